@@ -1,0 +1,73 @@
+// Builds graphs op by op with shape inference. The first error is kept and later calls become no-ops, so a recipe is
+// written without checks; finish() returns the graph or that error.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/result.h"
+#include "ir/graph.h"
+
+namespace tokamak::ir {
+
+struct RopeParams {
+  int64_t n_rot = 0;
+  RopePairing pairing = RopePairing::norm;
+  double theta = 10000, freq_scale = 1, ext_factor = 0, attn_factor = 1, beta_fast = 32, beta_slow = 1;
+  int64_t n_ctx_orig = 0;
+};
+
+struct AttentionParams {
+  double scale = 1, softcap = 0;
+  int64_t window = 0;
+  bool causal = true;
+};
+
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(std::string name);
+
+  // A weight is one value however often it is asked for; dtype and shape must agree.
+  ValueId weight(std::string_view name, DType dtype, const Shape& shape);
+  ValueId input(InputRole role, const Shape& shape);  // i32
+  ValueId state(StateRole role, int32_t layer_idx, DType dtype, const Shape& shape);
+
+  // Generic: infers the result's type. `name` says what is computed.
+  ValueId node(Op op, std::initializer_list<ValueId> inputs, Attrs attrs = {}, std::string_view name = {});
+
+  ValueId get_rows(ValueId table, ValueId ids, std::string_view name = {});
+  ValueId add(ValueId a, ValueId b, std::string_view name = {});
+  ValueId mul(ValueId a, ValueId b, std::string_view name = {});
+  ValueId scale(ValueId x, double factor, double bias = 0, std::string_view name = {});
+  ValueId unary(ValueId x, Unary function, std::string_view name = {});
+  ValueId glu(ValueId gate, ValueId up, Glu kind, std::string_view name = {});
+  ValueId norm(ValueId x, double eps, std::string_view name = {});
+  ValueId rms_norm(ValueId x, double eps, std::string_view name = {});
+  ValueId mul_mat(ValueId weight, ValueId x, std::string_view name = {});
+  ValueId rope(ValueId x, ValueId positions, const RopeParams& params, std::optional<ValueId> freq_factors = {},
+               std::string_view name = {});
+  ValueId set_rows(ValueId cache, ValueId x, ValueId slots, std::string_view name = {});
+  ValueId flash_attn_ext(ValueId q, ValueId k, ValueId v, ValueId positions, ValueId seq_ids,
+                         const AttentionParams& params, std::optional<ValueId> sinks = {}, std::string_view name = {});
+  ValueId reshape(ValueId x, const Shape& shape, std::string_view name = {});
+  ValueId view(ValueId x, int64_t offset, const Shape& shape, std::string_view name = {});
+
+  void output(ValueId value);
+
+  const Shape& shape_of(ValueId value) const { return graph_.values[value].shape; }
+  bool failed() const { return error_.has_value(); }
+  Result<Graph> finish();
+
+ private:
+  ValueId fail(Error error);
+  ValueId add_value(Value value);
+
+  Graph graph_;
+  std::optional<Error> error_;
+  std::unordered_map<std::string, ValueId> leaves_;  // weights, inputs and states by name
+};
+
+}  // namespace tokamak::ir

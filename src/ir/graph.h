@@ -1,0 +1,84 @@
+// The graph: nodes in execution order, values in SSA form.
+//
+// Goals: small enough to print and read; every value's shape known; the same text parses back to an equal graph.
+// Non-goals: control flow, autodiff, devices (a graph never names one).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/attrs.h"
+#include "ir/ops.h"
+#include "tensor/dtypes.h"
+#include "tensor/shape.h"
+
+namespace tokamak::ir {
+
+using ValueId = uint32_t;
+using NodeId = uint32_t;
+inline constexpr uint32_t kNone = UINT32_MAX;
+
+enum class ValueKind : uint8_t { weight, state, input, intermediate };
+
+// Step inputs by role, so that no backend looks anything up by name while running.
+enum class InputRole : uint8_t { none, tokens, positions, seq_ids, slots, out_rows };
+inline constexpr auto kInputRoles =
+    std::to_array<std::string_view>({"none", "tokens", "positions", "seq_ids", "slots", "out_rows"});
+
+enum class StateRole : uint8_t { none, kv_k, kv_v };
+inline constexpr auto kStateRoles = std::to_array<std::string_view>({"none", "k", "v"});
+
+struct Value {
+  ValueKind kind = ValueKind::intermediate;
+  DType dtype = DType::f32;
+  Shape shape;
+  std::string name;                       // weight: the tensor's name in the file; else unique, may be empty
+  InputRole input_role = InputRole::none;  // of an input
+  StateRole state_role = StateRole::none;  // of a state
+  int32_t layer_idx = -1;                  // of a state: which layer's cache
+  NodeId producer = kNone;                 // of an intermediate, and of a state written by SET_ROWS
+  // Views (RESHAPE, VIEW, and SET_ROWS's result) share the storage of another value:
+  ValueId storage = kNone;         // the value that owns the memory, never itself a view; kNone = owns its own
+  int64_t offset_elems = 0;        // of the first element inside `storage`
+  int64_t row_stride_elems = 0;    // distance of two rows (last dimension); contiguous: shape[-1]
+
+  bool is_view() const { return storage != kNone; }
+  bool is_contiguous() const { return shape.rank() == 0 || row_stride_elems == shape[-1]; }
+};
+
+struct Node {
+  Op op = Op::add;
+  std::string name;  // what it computes, for example "blk.0.attn_q"; may be empty
+  std::vector<ValueId> inputs;
+  ValueId output = kNone;
+  Attrs attrs;
+};
+
+// A run of nodes that a backend may run as one kernel. Its meaning is that of its members run one by one.
+struct Group {
+  uint16_t rule = UINT16_MAX;   // row of the fusion table; UINT16_MAX: a single node
+  std::vector<NodeId> nodes;    // ascending; view nodes travel with the group
+};
+
+struct Graph {
+  std::string name;                // for example "llama prefill 512"
+  std::vector<Value> values;
+  std::vector<Node> nodes;         // in execution order
+  std::vector<ValueId> outputs;    // what the caller reads
+  std::vector<Group> groups;       // empty before the fuse pass; afterwards a partition of the nodes, in order
+
+  const Value& value(ValueId id) const { return values[id]; }
+  const Node& node(NodeId id) const { return nodes[id]; }
+  // The value whose memory holds `id`.
+  ValueId storage_of(ValueId id) const { return values[id].is_view() ? values[id].storage : id; }
+  bool is_output(ValueId id) const;
+};
+
+bool operator==(const Graph& a, const Graph& b);  // names included
+
+// Nodes that read a value (not through views), in execution order.
+std::vector<std::vector<NodeId>> readers_of(const Graph& graph);
+
+}  // namespace tokamak::ir
