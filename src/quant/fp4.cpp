@@ -1,0 +1,106 @@
+#include "quant/fp4.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "quant/block_loops.h"
+
+namespace tokamak {
+
+namespace {
+
+// Twice the value of each E2M1 code; block scales are halved to match. Integers: code 8 (-0) decodes to +0 * d.
+constexpr int8_t kDoubledE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+// Half of 2^(e - 127). e = 0 and 1 give the subnormals 2^-128 and 2^-127; 255 (NaN in the OCP standard) gives 2^127.
+float half_of_e8m0(uint8_t e) { return std::ldexp(1.0f, e - 128); }
+
+// Half of an unsigned E4M3. 0x7F (NaN in the standard) decodes to 0. Bit 7 is not part of the exponent; only 0x7F
+// itself is special, so 0xFF decodes as 480 / 2.
+float half_of_ue4m3(uint8_t code) {
+  if (code == 0x7F) return 0.0f;
+  const int exponent = (code >> 3) & 15, mantissa = code & 7;
+  return exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -10)
+                       : std::ldexp(static_cast<float>(8 + mantissa), exponent - 11);
+}
+
+// Nearest UE4M3 code, halves up, at most 0x7E (448).
+uint8_t nearest_ue4m3(float value) {
+  if (value >= 448.0f) return 0x7E;
+  int exponent = 0;
+  std::frexp(value, &exponent);                     // value = f * 2^exponent, f in [0.5, 1)
+  const int field = std::max(exponent - 1 + 7, 1);  // subnormals share the unit of field 1
+  const int units = static_cast<int>(std::floor(std::ldexp(value, 10 - field) + 0.5f));  // unit 2^(field - 10)
+  return static_cast<uint8_t>(std::min((field - 1) * 8 + units, 0x7E));  // units 8..16 carry into the exponent
+}
+
+// Code whose value times d is nearest to x; the lower code of equals, so +0 rather than -0.
+int nearest_e2m1(float x, float d) {
+  int best = 0;
+  float best_error = std::fabs(x);
+  for (int code = 1; code < 16; ++code) {
+    const float error = std::fabs(d * static_cast<float>(kDoubledE2M1[code]) - x);
+    if (error < best_error) best = code, best_error = error;
+  }
+  return best;
+}
+
+int nibble_16(const uint8_t* qs, int j) { return j < 16 ? qs[j] & 15 : qs[j - 16] >> 4; }
+int nibble_8(const uint8_t* qs, int j) { return j < 8 ? qs[j] & 15 : qs[j - 8] >> 4; }
+
+}  // namespace
+
+void decode_mxfp4(const std::byte* blocks, int64_t n_blocks, float* out) {
+  decode_blocks<BlockMXFP4, DType::mxfp4>(blocks, n_blocks, out, [](const BlockMXFP4& block, float* y) {
+    const float d = half_of_e8m0(block.e);
+    for (int j = 0; j < 32; ++j) y[j] = d * static_cast<float>(kDoubledE2M1[nibble_16(block.qs, j)]);
+  });
+}
+
+void decode_nvfp4(const std::byte* blocks, int64_t n_blocks, float* out) {
+  decode_blocks<BlockNVFP4, DType::nvfp4>(blocks, n_blocks, out, [](const BlockNVFP4& block, float* y) {
+    for (int run = 0; run < 4; ++run) {
+      const float d = half_of_ue4m3(block.scales[run]);
+      for (int j = 0; j < 16; ++j)
+        y[16 * run + j] = d * static_cast<float>(kDoubledE2M1[nibble_8(block.qs + 8 * run, j)]);
+    }
+  });
+}
+
+// The exponent is floor(log2(max)) - 2, so that the largest magnitude falls on 4 .. 8 and at most clips to 6.
+void encode_mxfp4(const float* x, int64_t n_blocks, const float*, std::byte* blocks) {
+  encode_blocks<BlockMXFP4, DType::mxfp4>(x, n_blocks, blocks, [](const float* xb, BlockMXFP4& block) {
+    const float largest = max_magnitude(xb, 32);
+    const float exponent = largest > 0.0f ? std::floor(std::log2(largest)) - 2.0f + 127.0f : 0.0f;
+    block.e = static_cast<uint8_t>(std::max(exponent, 0.0f));
+    const float d = half_of_e8m0(block.e);
+    for (int j = 0; j < 32; ++j) {
+      const int q = nearest_e2m1(xb[j], d);
+      block.qs[j % 16] |= static_cast<uint8_t>(j < 16 ? q : q << 4);
+    }
+  });
+}
+
+void encode_nvfp4(const float* x, int64_t n_blocks, const float*, std::byte* blocks) {
+  encode_blocks<BlockNVFP4, DType::nvfp4>(x, n_blocks, blocks, [](const float* xb, BlockNVFP4& block) {
+    for (int run = 0; run < 4; ++run) {
+      block.scales[run] = nearest_ue4m3(max_magnitude(xb + 16 * run, 16) / 6.0f);
+      const float d = half_of_ue4m3(block.scales[run]);
+      for (int j = 0; j < 16; ++j) {
+        const int q = nearest_e2m1(xb[16 * run + j], d);
+        block.qs[8 * run + j % 8] |= static_cast<uint8_t>(j < 8 ? q : q << 4);
+      }
+    }
+  });
+}
+
+const char* fault_mxfp4(const std::byte* bytes) {
+  const auto block = load_block<BlockMXFP4>(bytes);
+  if (block.e == 255) return "the scale of a block is NaN";
+  if (block.e < 253) return nullptr;  // 6 * 2^125 is the largest product that fits
+  float y[32];
+  decode_mxfp4(bytes, 1, y);
+  return std::all_of(y, y + 32, [](float v) { return std::isfinite(v); }) ? nullptr : "a value overflows f32";
+}
+
+}  // namespace tokamak

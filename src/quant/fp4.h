@@ -1,0 +1,19 @@
+// Blocks of E2M1 four-bit floats under an 8-bit floating-point scale.
+// Encoders take the scale from the block's largest magnitude, codes by nearest value, and ignore importance.
+// Signatures and meaning: struct Codec in codecs.h; layouts: blocks.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tokamak {
+
+void decode_mxfp4(const std::byte* blocks, int64_t n_blocks, float* out);
+void decode_nvfp4(const std::byte* blocks, int64_t n_blocks, float* out);
+
+void encode_mxfp4(const float* x, int64_t n_blocks, const float* importance, std::byte* blocks);
+void encode_nvfp4(const float* x, int64_t n_blocks, const float* importance, std::byte* blocks);
+
+const char* fault_mxfp4(const std::byte* block);
+
+}  // namespace tokamak
