@@ -1,0 +1,168 @@
+// The rows of the settings table.
+#include <algorithm>
+#include <array>
+
+#include "base/settings.h"
+
+namespace tokamak {
+
+namespace {
+using enum SettingType;
+constexpr double kMaxInt = 2147483647;
+constexpr double kMaxSeed = 9007199254740991;  // 2^53 - 1, the largest integer that JSON repeats exactly
+
+constexpr uint16_t kGenerate = kScopeRun | kScopeServe;
+constexpr uint16_t kCompute = kGenerate | kScopeBench | kScopeExplain;
+constexpr uint16_t kKernels = kCompute | kScopeSelftest;
+constexpr uint16_t kReports = kScopeRun | kScopeBench | kScopeTokenize | kScopeInspect | kScopeExplain | kScopeSelftest;
+
+constexpr std::string_view kPrompt = "Prompt", kLength = "Length and end", kSampling = "Sampling",
+                           kMachine = "Model and machine", kMeasure = "Measurement", kOutput = "Output";
+
+constexpr auto kSettings = std::to_array<Setting>({
+    // flag, short, alias, JSON field, type, min, max, choices, default, scopes, group, common, sentence
+    {"--prompt", "-p", "", "prompt", text, 0, 0, "", "", kScopeRun | kScopeTokenize, kPrompt, true,
+     "The prompt; without one and without a file, `run` chats."},
+    {"--file", "-f", "", "", text, 0, 0, "", "", kScopeRun | kScopeTokenize, kPrompt, true,
+     "Read the prompt from this file; `-` is standard input."},
+    {"--system", "-sys", "--system-prompt", "", text, 0, 0, "", "", kScopeRun, kPrompt, true,
+     "The system message of the chat."},
+    {"--chat-template", "", "", "", text, 0, 0, "", "", kGenerate, kPrompt, false,
+     "A Jinja chat template, or the path of a file with one, instead of the model's own."},
+    {"--raw", "", "--no-chat", "", flag, 0, 0, "", "off", kScopeRun, kPrompt, true,
+     "Complete the prompt as it stands, without the chat template."},
+
+    {"--n-predict", "-n", "--predict", "n_predict", integer, -1, kMaxInt, "", "-1", kGenerate, kLength, true,
+     "Most tokens to generate; -1 goes on until the model or the context ends."},
+    {"--stop", "", "--reverse-prompt", "stop", list, 0, 0, "", "", kGenerate, kLength, true, "Stop before this text."},
+    {"--ignore-eos", "", "", "ignore_eos", flag, 0, 0, "", "off", kGenerate, kLength, false,
+     "Never choose an end-of-generation token."},
+
+    {"--temp", "", "--temperature", "temperature", number, 0, 100, "", "0.8", kGenerate, kSampling, true,
+     "Divides the logits; 0 always takes the most probable token."},
+    {"--seed", "-s", "", "seed", integer, -1, kMaxSeed, "", "-1", kGenerate, kSampling, true,
+     "Key of the random numbers; -1 draws one."},
+    {"--top-k", "", "", "top_k", integer, -1, kMaxInt, "", "40", kGenerate, kSampling, true,
+     "Keep the k most probable tokens; 0 or -1 keeps all."},
+    {"--top-p", "", "", "top_p", number, 0, 1, "", "0.95", kGenerate, kSampling, true,
+     "Keep the fewest tokens whose probabilities reach this sum; 1 keeps all."},
+    {"--min-p", "", "", "min_p", number, 0, 1, "", "0.05", kGenerate, kSampling, true,
+     "Keep tokens at least this fraction as probable as the best; 0 keeps all."},
+    {"--typical", "", "--typical-p", "typical_p", number, 0, 1, "", "1", kGenerate, kSampling, false,
+     "Keep the tokens of most typical surprise whose probabilities reach this sum; 1 keeps all."},
+    {"--top-n-sigma", "", "", "top_n_sigma", number, -1, 100, "", "-1", kGenerate, kSampling, false,
+     "Keep logits within this many standard deviations of the best; 0 or less keeps all."},
+    {"--min-keep", "", "", "min_keep", integer, 0, kMaxInt, "", "0", kGenerate, kSampling, false,
+     "No filter leaves fewer tokens than this (and never fewer than 1)."},
+    {"--repeat-penalty", "", "", "repeat_penalty", number, 0.01, 100, "", "1", kGenerate, kSampling, true,
+     "Divides (if negative, multiplies) the logits of recent tokens; 1 is off."},
+    {"--repeat-last-n", "", "", "repeat_last_n", integer, -1, kMaxInt, "", "64", kGenerate, kSampling, false,
+     "How many recent tokens the penalties see; 0 is off, -1 sees all."},
+    {"--presence-penalty", "", "", "presence_penalty", number, -100, 100, "", "0", kGenerate, kSampling, false,
+     "Subtracted from the logit of every recent token."},
+    {"--frequency-penalty", "", "", "frequency_penalty", number, -100, 100, "", "0", kGenerate, kSampling, false,
+     "Subtracted from the logit of a recent token, once per occurrence."},
+    {"--dry-multiplier", "", "", "dry_multiplier", number, 0, 100, "", "0", kGenerate, kSampling, false,
+     "Strength of the penalty on continuing a repeated sequence (DRY); 0 is off."},
+    {"--dry-base", "", "", "dry_base", number, 1, 100, "", "1.75", kGenerate, kSampling, false,
+     "The DRY penalty grows by this factor with each repeated token."},
+    {"--dry-allowed-length", "", "", "dry_allowed_length", integer, 1, kMaxInt, "", "2", kGenerate, kSampling, false,
+     "Repetitions shorter than this many tokens are free of the DRY penalty."},
+    {"--dry-penalty-last-n", "", "", "dry_penalty_last_n", integer, -1, kMaxInt, "", "64", kGenerate, kSampling, false,
+     "How many recent tokens DRY searches; 0 is off, -1 searches all."},
+    {"--dry-sequence-breaker", "", "", "dry_sequence_breakers", list, 0, 0, "", "\\n : \\\" *", kGenerate, kSampling,
+     false, "DRY looks for no repetition across this text; `none` alone clears the list."},
+    {"--xtc-probability", "", "", "xtc_probability", number, 0, 1, "", "0", kGenerate, kSampling, false,
+     "How often all but the least probable of the top choices are removed (XTC); 0 is off."},
+    {"--xtc-threshold", "", "", "xtc_threshold", number, 0, 1, "", "0.1", kGenerate, kSampling, false,
+     "Probability from which a token is a top choice for XTC; above 0.5 is off."},
+    {"--dynatemp-range", "", "", "dynatemp_range", number, 0, 100, "", "0", kGenerate, kSampling, false,
+     "The temperature moves by up to this much with the entropy of the choice; 0 is off."},
+    {"--dynatemp-exp", "", "", "dynatemp_exponent", number, 0, 100, "", "1", kGenerate, kSampling, false,
+     "Exponent on the normalised entropy that sets a moving temperature."},
+    {"--mirostat", "", "", "mirostat", integer, 0, 2, "", "0", kGenerate, kSampling, false,
+     "Hold the surprise of the text constant (Mirostat 1 or 2) instead of the filters; 0 is off."},
+    {"--mirostat-ent", "", "--mirostat-tau", "mirostat_tau", number, 0, 100, "", "5", kGenerate, kSampling, false,
+     "The surprise Mirostat aims at, in bits per token."},
+    {"--mirostat-lr", "", "--mirostat-eta", "mirostat_eta", number, 0, 10, "", "0.1", kGenerate, kSampling, false,
+     "How fast Mirostat corrects."},
+    {"--samplers", "", "--sampler-seq", "samplers", text, 0, 0, "",
+     "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature", kGenerate, kSampling, false,
+     "The samplers in order, as names separated by `;` or as letters (edskypmxt)."},
+    {"--logit-bias", "-l", "", "logit_bias", list, 0, 0, "", "", kGenerate, kSampling, false,
+     "TOKEN_ID+BIAS, TOKEN_ID-BIAS or TOKEN_ID=BIAS adds to a logit; TOKEN_ID=-inf forbids the token."},
+
+    {"--threads", "-t", "", "", integer, 0, 1024, "", "0", kKernels, kMachine, true,
+     "Compute threads; 0 is one per physical core."},
+    {"--ctx-size", "-c", "", "", integer, 0, kMaxInt, "", "4096", kCompute, kMachine, true,
+     "Context in tokens; 0 is what the model was trained for."},
+    {"--batch", "-b", "--batch-size", "", integer, 1, 65536, "", "512", kCompute, kMachine, false,
+     "Prompt tokens processed in one pass; the answer does not depend on it."},
+    {"--cache-type", "", "", "", choice, 0, 0, "f16 f32 q8_0", "f16", kCompute, kMachine, false,
+     "Number format of the KV cache."},
+    {"--page-size", "", "", "", integer, 1, 65536, "", "64", kCompute, kMachine, false,
+     "Positions per page of the KV cache; the answer does not depend on it."},
+    {"--backend", "", "", "", choice, 0, 0, "cpu reference", "cpu", kCompute, kMachine, false,
+     "Where the graph runs; `reference` is slow and defines what is right."},
+    {"--isa", "", "", "", choice, 0, 0, "auto scalar avx2 avx512", "auto", kKernels, kMachine, false,
+     "Instruction set of the kernels; `auto` is the best this machine has."},
+    {"--no-fusion", "", "", "", flag, 0, 0, "", "off", kCompute, kMachine, false,
+     "Run every op by itself instead of fused groups."},
+    {"--dump-ir", "", "", "", text, 0, 0, "", "", kScopeRun | kScopeExplain, kMachine, false,
+     "Print the graph after a pass (`after:fuse`) and leave."},
+
+    {"--n-prompt", "-p", "", "", integer, 0, kMaxInt, "", "512", kScopeBench, kMeasure, true,
+     "Prompt tokens of the prefill test; 0 leaves it out."},
+    {"--n-gen", "-n", "", "", integer, 0, kMaxInt, "", "128", kScopeBench, kMeasure, true,
+     "Tokens of the decode test; 0 leaves it out."},
+    {"--depth", "-d", "", "", integer, 0, kMaxInt, "", "0", kScopeBench | kScopeExplain, kMeasure, true,
+     "Tokens already in the context when the measurement starts."},
+    {"--repetitions", "-r", "", "", integer, 1, 10000, "", "5", kScopeBench, kMeasure, true,
+     "Measured runs of each test, after one that is not counted."},
+
+    {"--json", "", "", "", flag, 0, 0, "", "off", kReports, kOutput, true, "Print one JSON object instead of text."},
+    {"--verbose", "-v", "", "", flag, 0, 0, "", "off", kScopeAll, kOutput, true,
+     "Also print the engine's own remarks."},
+    {"--help", "-h", "", "", flag, 0, 0, "", "off", kScopeAll, kOutput, true, "Print this page."},
+    {"--help-all", "", "", "", flag, 0, 0, "", "off", kScopeAll, kOutput, true, "Print every setting of the command."},
+});
+
+constexpr bool share(std::string_view a, std::string_view b) { return !a.empty() && a == b; }
+
+constexpr bool names_are_unique() {
+  for (size_t i = 0; i < kSettings.size(); ++i)
+    for (size_t k = i + 1; k < kSettings.size(); ++k) {
+      const Setting &a = kSettings[i], &b = kSettings[k];
+      if (a.flag == b.flag || share(a.json, b.json)) return false;
+      if ((a.scopes & b.scopes) == 0) continue;
+      if (share(a.short_flag, b.short_flag) || share(a.alias, b.alias) || a.alias == b.flag || a.flag == b.alias)
+        return false;
+    }
+  return true;
+}
+static_assert(names_are_unique());
+
+constexpr bool rows_are_sane() {
+  return std::all_of(kSettings.begin(), kSettings.end(), [](const Setting& s) {
+    const bool ranged = s.type == integer || s.type == number;
+    return s.flag.starts_with("--") && s.help.ends_with('.') && s.scopes != 0 &&
+           (ranged ? s.min < s.max : s.max == 0) && (s.type == choice) == !s.choices.empty();
+  });
+}
+static_assert(rows_are_sane());
+
+constexpr auto kScopes = std::to_array<ScopeRow>({
+    {kScopeRun, "run"},
+    {kScopeServe, "serve"},
+    {kScopeBench, "bench"},
+    {kScopeTokenize, "tokenize"},
+    {kScopeInspect, "inspect"},
+    {kScopeExplain, "explain"},
+    {kScopeSelftest, "selftest"},
+});
+}  // namespace
+
+std::span<const Setting> settings() { return kSettings; }
+std::span<const ScopeRow> scopes() { return kScopes; }
+
+}  // namespace tokamak
