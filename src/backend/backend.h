@@ -1,0 +1,125 @@
+// The interface between the engine and a device. A backend never sees a model family: it gets a graph.
+//
+//   load(graph, lookup)    -> Weights    in the backend's own layout
+//   make_kv(config)        -> KvCache    paged keys and values
+//   compile(graph, ...)    -> Program    rules matched, kernels picked, buffers planned
+//   program.run(inputs)                  no allocation, no lookup by name
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "fuse/stats.h"
+#include "ir/graph.h"
+
+namespace tokamak {
+
+// A tensor as it lies in the file. `data` stays valid as long as the model.
+struct WeightSource {
+  DType dtype = DType::f32;
+  Shape shape;
+  std::span<const std::byte> data;
+};
+using WeightLookup = std::function<Result<WeightSource>(std::string_view name)>;
+
+// Called with a fraction in 0..1; returning false cancels the work (ErrorCode::cancelled).
+using Progress = std::function<bool(double fraction)>;
+
+// One line of the memory ledger.
+struct MemoryUse {
+  std::string what;
+  uint64_t n_bytes = 0;
+  bool is_file_mapping = false;  // pages of the model file: shared, dropped by the kernel when memory is short
+};
+
+class Weights {
+ public:
+  virtual ~Weights() = default;
+  virtual std::vector<MemoryUse> memory() const = 0;
+};
+
+struct KvLayerShape {
+  int64_t n_head_kv = 0, head_dim_k = 0, head_dim_v = 0;
+};
+
+struct KvConfig {
+  std::vector<KvLayerShape> layers;
+  int64_t n_pages = 0;
+  int64_t page_size = 64;   // token positions (slots) per page, a multiple of 16
+  DType type = DType::f16;  // f32, f16 or q8_0
+};
+
+class KvCache {
+ public:
+  virtual ~KvCache() = default;
+  virtual const KvConfig& config() const = 0;
+  virtual std::vector<MemoryUse> memory() const = 0;
+};
+
+// Where one sequence's keys and values lie: position p is in slot pages[p / page_size] * page_size + p % page_size.
+struct SequencePages {
+  std::span<const int32_t> pages;
+};
+
+// What one step works on. Tokens of a sequence are contiguous, ascending in position, and every earlier position of
+// that sequence is in the cache or earlier in this step.
+struct StepInputs {
+  std::span<const int32_t> tokens;     // [n_tokens], below n_vocab
+  std::span<const int32_t> positions;  // [n_tokens]
+  std::span<const int32_t> seq_ids;    // [n_tokens], index into `sequences`
+  std::span<const int32_t> slots;      // [n_tokens], where the token's keys and values are written
+  std::span<const int32_t> out_rows;   // [n_outputs], ascending, which tokens' logits are wanted
+  std::span<const SequencePages> sequences;
+};
+
+// What a program does, step by step, for explain and dumps.
+struct StepReport {
+  std::string what;                  // node names, "blk.0.attn_q"
+  std::string label;                 // fusion label or op name, "MUL_MAT+ADD"
+  std::string kernel;                // "gemm_q4_1_16x8_avx512vnni"
+  std::string note;                  // why no better kernel, or empty
+  double bytes = 0, operations = 0;  // of one run
+  double seconds = 0;                // mean over profiled runs, wall time until the step is complete on all threads
+  uint64_t n_runs = 0;
+};
+
+class Program {
+ public:
+  virtual ~Program() = default;
+  // Writes graph output i, contiguous f32, to outputs[i]. Errors: device_failed. Not thread-safe.
+  virtual Result<void> run(const StepInputs& inputs, std::span<const std::span<float>> outputs) = 0;
+  virtual const ir::Graph& graph() const = 0;  // after all passes
+  virtual std::vector<StepReport> steps() const = 0;
+  virtual void set_profiling(bool on) = 0;  // times each step; costs a barrier per step
+  virtual uint64_t workspace_bytes() const = 0;
+};
+
+struct CompileOptions {
+  bool fusion = true;
+  std::vector<std::string> disabled_passes;
+  std::string dump_after;  // pass name; empty = no dump
+  std::function<void(std::string_view text)> dump_sink;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;
+  virtual std::string description() const = 0;  // "AMD EPYC, 2 threads, avx512"
+  // Uploads every weight that `graph` names. The graph tells how each is used; its token count does not matter.
+  virtual Result<std::unique_ptr<Weights>> load(const ir::Graph& graph, const WeightLookup& lookup,
+                                                const Progress& progress) = 0;
+  virtual Result<std::unique_ptr<KvCache>> make_kv(const KvConfig& config) = 0;
+  // The program keeps references to weights and kv: they must outlive it.
+  virtual Result<std::unique_ptr<Program>> compile(ir::Graph graph, const Weights& weights, KvCache& kv,
+                                                   const CompileOptions& options) = 0;
+  virtual fuse::Stats& fusion_stats() = 0;
+};
+
+}  // namespace tokamak

@@ -1,0 +1,192 @@
+#include "backend/reference/backend.h"
+
+#include <chrono>
+#include <map>
+#include <string>
+
+#include "backend/reference/ops.h"
+#include "base/check.h"
+#include "ir/verify.h"
+
+namespace tokamak {
+
+namespace reference {
+namespace {
+
+class ReferenceWeights : public Weights {
+ public:
+  std::vector<MemoryUse> memory() const override {
+    uint64_t n_bytes = 0;
+    for (const auto& [name, source] : sources) n_bytes += source.data.size();
+    return {{.what = "weights, as in the file", .n_bytes = n_bytes, .is_file_mapping = true}};
+  }
+  std::map<std::string, WeightSource, std::less<>> sources;
+};
+
+class ReferenceKv : public KvCache {
+ public:
+  explicit ReferenceKv(const KvConfig& config) : config_(config) {
+    const int64_t n_slots = config.n_pages * config.page_size;
+    const auto make = [&](int64_t n_head_kv, int64_t head_dim) {
+      return StateTensor{.data = std::vector<float>(static_cast<size_t>(n_slots * n_head_kv * head_dim)),
+                         .n_head_kv = n_head_kv,
+                         .head_dim = head_dim,
+                         .type = config.type};
+    };
+    for (const KvLayerShape& layer : config.layers) {
+      keys.push_back(make(layer.n_head_kv, layer.head_dim_k));
+      values.push_back(make(layer.n_head_kv, layer.head_dim_v));
+    }
+  }
+  const KvConfig& config() const override { return config_; }
+  std::vector<MemoryUse> memory() const override {
+    uint64_t n_bytes = 0;
+    for (const auto* states : {&keys, &values})
+      for (const StateTensor& state : *states) n_bytes += state.data.size() * sizeof(float);
+    return {{.what = "kv cache, as f32", .n_bytes = n_bytes}};
+  }
+
+  std::vector<StateTensor> keys, values;  // per layer
+
+ private:
+  KvConfig config_;
+};
+
+class ReferenceProgram : public Program {
+ public:
+  ReferenceProgram(ir::Graph graph, const ReferenceWeights& weights, ReferenceKv& kv)
+      : graph_(std::move(graph)), kv_(kv), tensors_(graph_.values.size()), seconds_(graph_.nodes.size()) {
+    for (size_t id = 0; id < graph_.values.size(); ++id) bind(id, weights);
+  }
+
+  Result<void> run(const StepInputs& inputs, std::span<const std::span<float>> outputs) override {
+    bind_inputs(inputs);
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) run_node(n, inputs);
+    if (profiling_) ++n_runs_;
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      const Tensor& result = tensors_[graph_.outputs[i]];
+      CHECK(static_cast<int64_t>(outputs[i].size()) == result.value->shape.n_elements());
+      for (int64_t r = 0; r < result.n_rows(); ++r)
+        std::copy_n(result.row(r), result.row_elems(), outputs[i].data() + r * result.row_elems());
+    }
+    return {};
+  }
+
+  const ir::Graph& graph() const override { return graph_; }
+  void set_profiling(bool on) override { profiling_ = on; }
+  uint64_t workspace_bytes() const override {
+    uint64_t n_bytes = 0;
+    for (const auto& buffer : buffers_) n_bytes += buffer.size() * sizeof(float);
+    return n_bytes;
+  }
+  std::vector<StepReport> steps() const override {
+    std::vector<StepReport> out;
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const ir::Node& node = graph_.nodes[n];
+      const ir::OpRow& row = ir::op_row(node.op);
+      if (row.is_view) continue;
+      std::vector<ir::OperandType> types;
+      for (ir::ValueId id : node.inputs) types.push_back({graph_.values[id].dtype, graph_.values[id].shape});
+      const ir::Value& result = graph_.values[node.output];
+      const ir::OpCost cost = row.cost(types, {result.dtype, result.shape}, node.attrs);
+      out.push_back({.what = node.name,
+                     .label = std::string(row.name),
+                     .kernel = "reference",
+                     .bytes = cost.bytes,
+                     .operations = cost.operations,
+                     .seconds = n_runs_ ? seconds_[n] / static_cast<double>(n_runs_) : 0,
+                     .n_runs = n_runs_});
+    }
+    return out;
+  }
+
+ private:
+  void bind(size_t id, const ReferenceWeights& weights) {
+    const ir::Value& value = graph_.values[id];
+    Tensor& tensor = tensors_[id];
+    tensor.value = &value;
+    const ir::ValueId storage = graph_.storage_of(static_cast<ir::ValueId>(id));
+    if (value.kind == ir::ValueKind::weight) {
+      tensor.encoded = weights.sources.at(value.name).data.data();
+    } else if (value.kind == ir::ValueKind::state) {
+      auto& states = value.state_role == ir::StateRole::kv_k ? kv_.keys : kv_.values;
+      tensor.state = &states[static_cast<size_t>(value.layer_idx)];
+    } else if (value.kind == ir::ValueKind::intermediate && storage == id) {
+      buffers_.emplace_back(static_cast<size_t>(value.shape.n_elements()));
+      tensor.f32 = buffers_.back().data();
+    } else if (value.kind == ir::ValueKind::intermediate) {
+      tensor.f32 = tensors_[storage].f32 + value.offset_elems;
+    }
+  }
+
+  void bind_inputs(const StepInputs& inputs) {
+    for (size_t id = 0; id < graph_.values.size(); ++id) {
+      const ir::InputRole role = graph_.values[id].input_role;
+      if (graph_.values[id].kind != ir::ValueKind::input) continue;
+      const std::span<const int32_t> data = role == ir::InputRole::tokens      ? inputs.tokens
+                                            : role == ir::InputRole::positions ? inputs.positions
+                                            : role == ir::InputRole::seq_ids   ? inputs.seq_ids
+                                            : role == ir::InputRole::slots     ? inputs.slots
+                                                                               : inputs.out_rows;
+      CHECK(static_cast<int64_t>(data.size()) == graph_.values[id].shape.n_elements(), data.size());
+      tensors_[id].i32 = data.data();
+    }
+  }
+
+  void run_node(size_t n, const StepInputs& inputs) {
+    const ir::Node& node = graph_.nodes[n];
+    const OpFunction function = op_kernels()[static_cast<size_t>(node.op)].run;
+    if (!function) return;
+    std::vector<Tensor> operands;
+    for (ir::ValueId id : node.inputs) operands.push_back(tensors_[id]);
+    const auto start = std::chrono::steady_clock::now();
+    function({node, operands, tensors_[node.output], inputs, kv_.config().page_size});
+    if (profiling_) seconds_[n] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  ir::Graph graph_;
+  ReferenceKv& kv_;
+  std::vector<Tensor> tensors_;  // by value
+  std::vector<std::vector<float>> buffers_;
+  std::vector<double> seconds_;  // by node
+  bool profiling_ = false;
+  uint64_t n_runs_ = 0;
+};
+
+class ReferenceBackend : public Backend {
+ public:
+  std::string_view name() const override { return "reference"; }
+  std::string description() const override { return "plain loops, f64 accumulation"; }
+
+  Result<std::unique_ptr<Weights>> load(const ir::Graph& graph, const WeightLookup& lookup,
+                                        const Progress& progress) override {
+    auto weights = std::make_unique<ReferenceWeights>();
+    for (const ir::Value& value : graph.values)
+      if (value.kind == ir::ValueKind::weight) weights->sources.emplace(value.name, TRY(lookup(value.name)));
+    if (progress && !progress(1)) return Error{.code = ErrorCode::cancelled, .what = "loading was cancelled"};
+    return std::unique_ptr<Weights>(std::move(weights));
+  }
+
+  Result<std::unique_ptr<KvCache>> make_kv(const KvConfig& config) override {
+    return std::unique_ptr<KvCache>(std::make_unique<ReferenceKv>(config));
+  }
+
+  Result<std::unique_ptr<Program>> compile(ir::Graph graph, const Weights& weights, KvCache& kv,
+                                           const CompileOptions&) override {
+    TRY(ir::verify(graph));
+    return std::unique_ptr<Program>(std::make_unique<ReferenceProgram>(
+        std::move(graph), dynamic_cast<const ReferenceWeights&>(weights), dynamic_cast<ReferenceKv&>(kv)));
+  }
+
+  fuse::Stats& fusion_stats() override { return stats_; }
+
+ private:
+  fuse::Stats stats_;
+};
+
+}  // namespace
+}  // namespace reference
+
+std::unique_ptr<Backend> make_reference_backend() { return std::make_unique<reference::ReferenceBackend>(); }
+
+}  // namespace tokamak
