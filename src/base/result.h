@@ -18,11 +18,11 @@ class [[nodiscard]] Result : public tl::expected<T, Error> {
 };
 
 // TRY(expr): the value of a Result, or return its error from the enclosing function.
-#define TRY(...)                                                        \
-  __extension__({                                                       \
-    auto try_result_ = (__VA_ARGS__);                                   \
+#define TRY(...)                                                               \
+  __extension__({                                                              \
+    auto try_result_ = (__VA_ARGS__);                                          \
     if (!try_result_) return ::tokamak::Error(std::move(try_result_.error())); \
-    ::tokamak::detail::take(std::move(try_result_));                    \
+    ::tokamak::detail::take(std::move(try_result_));                           \
   })
 
 namespace detail {

@@ -4,7 +4,7 @@ namespace tokamak {
 
 namespace {
 struct Lead {
-  uint8_t n_bytes;         // 0: not a lead byte
+  uint8_t n_bytes;  // 0: not a lead byte
   uint8_t second_min = 0x80;
   uint8_t second_max = 0xBF;
 };
