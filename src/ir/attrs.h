@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -15,8 +17,26 @@
 namespace tokamak::ir {
 
 enum class Attr : uint8_t {
-  eps, scale, bias, n_rot, pairing, theta, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, n_ctx_orig,
-  glu, unary, softcap, window, causal, offset, dims, count_,
+  eps,
+  scale,
+  bias,
+  n_rot,
+  pairing,
+  theta,
+  freq_scale,
+  ext_factor,
+  attn_factor,
+  beta_fast,
+  beta_slow,
+  n_ctx_orig,
+  glu,
+  unary,
+  softcap,
+  window,
+  causal,
+  offset,
+  dims,
+  count_,
 };
 
 enum class AttrKind : uint8_t { number, integer, keyword, shape };
@@ -37,27 +57,48 @@ struct AttrRow {
   AttrKind kind;
   std::span<const std::string_view> keywords;  // of a keyword attribute
   std::string_view meaning;
+  double min = std::numeric_limits<double>::lowest(), max = std::numeric_limits<double>::max();  // of numbers, integers
 };
 
+inline constexpr double kMaxIntegerAttr = 1LL << 40;
+
 inline constexpr auto kAttrs = std::to_array<AttrRow>({
-    {Attr::eps, "eps", AttrKind::number, {}, "added to the mean square or variance, inside the root"},
+    {Attr::eps, "eps", AttrKind::number, {}, "added to the mean square or variance, inside the root", 0, 1},
     {Attr::scale, "scale", AttrKind::number, {}, "factor"},
     {Attr::bias, "bias", AttrKind::number, {}, "added after the factor"},
-    {Attr::n_rot, "n_rot", AttrKind::integer, {}, "rotated dimensions per head, the first ones"},
+    {Attr::n_rot, "n_rot", AttrKind::integer, {}, "rotated dimensions per head, the first ones", 2, kMaxIntegerAttr},
     {Attr::pairing, "pairing", AttrKind::keyword, kRopePairings, "which dimensions rotate together"},
-    {Attr::theta, "theta", AttrKind::number, {}, "rope frequency base"},
-    {Attr::freq_scale, "freq_scale", AttrKind::number, {}, "factor on the angles (1/linear factor)"},
-    {Attr::ext_factor, "ext_factor", AttrKind::number, {}, "YaRN: share of extrapolation, 0 = off"},
-    {Attr::attn_factor, "attn_factor", AttrKind::number, {}, "factor on cos and sin"},
-    {Attr::beta_fast, "beta_fast", AttrKind::number, {}, "YaRN correction range, fast end"},
-    {Attr::beta_slow, "beta_slow", AttrKind::number, {}, "YaRN correction range, slow end"},
-    {Attr::n_ctx_orig, "n_ctx_orig", AttrKind::integer, {}, "context length before scaling, tokens"},
+    {Attr::theta, "theta", AttrKind::number, {}, "rope frequency base", 1e-9},
+    {Attr::freq_scale, "freq_scale", AttrKind::number, {}, "factor on the angles (1/linear factor)", 0},
+    {Attr::ext_factor, "ext_factor", AttrKind::number, {}, "YaRN: share of extrapolation, 0 = off", 0},
+    {Attr::attn_factor, "attn_factor", AttrKind::number, {}, "factor on cos and sin", 0},
+    {Attr::beta_fast, "beta_fast", AttrKind::number, {}, "YaRN correction range, fast end", 0},
+    {Attr::beta_slow, "beta_slow", AttrKind::number, {}, "YaRN correction range, slow end", 0},
+    {Attr::n_ctx_orig,
+     "n_ctx_orig",
+     AttrKind::integer,
+     {},
+     "context length before scaling, tokens",
+     0,
+     kMaxIntegerAttr},
     {Attr::glu, "glu", AttrKind::keyword, kGlus, "activation of the gate"},
     {Attr::unary, "unary", AttrKind::keyword, kUnaries, "function"},
-    {Attr::softcap, "softcap", AttrKind::number, {}, "scores become c * tanh(score / c); 0 = off"},
-    {Attr::window, "window", AttrKind::integer, {}, "a key is visible when 0 <= q_pos - k_pos < window; 0 = no limit"},
-    {Attr::causal, "causal", AttrKind::integer, {}, "1: keys after the query are hidden"},
-    {Attr::offset, "offset", AttrKind::integer, {}, "first element of the last dimension that the view shows"},
+    {Attr::softcap, "softcap", AttrKind::number, {}, "scores become c * tanh(score / c); 0 = off", 0},
+    {Attr::window,
+     "window",
+     AttrKind::integer,
+     {},
+     "a key is visible when 0 <= q_pos - k_pos < window; 0 = no limit",
+     0,
+     kMaxIntegerAttr},
+    {Attr::causal, "causal", AttrKind::integer, {}, "1: keys after the query are hidden", 0, 1},
+    {Attr::offset,
+     "offset",
+     AttrKind::integer,
+     {},
+     "first element of the last dimension that the view shows",
+     0,
+     kMaxIntegerAttr},
     {Attr::dims, "dims", AttrKind::shape, {}, "shape of the result"},
 });
 
@@ -87,14 +128,19 @@ class Attrs {
   void set(Attr id, AttrValue value) {
     auto it = entries_.begin();
     while (it != entries_.end() && it->first < id) ++it;
-    if (it != entries_.end() && it->first == id) it->second = value;
-    else entries_.insert(it, {id, value});
+    if (it != entries_.end() && it->first == id)
+      it->second = value;
+    else
+      entries_.insert(it, {id, value});
   }
   bool has(Attr id) const { return find(id) != nullptr; }
   double number(Attr id) const { return std::get<double>(at(id)); }
   int64_t integer(Attr id) const { return std::get<int64_t>(at(id)); }
   const Shape& shape(Attr id) const { return std::get<Shape>(at(id)); }
-  template <class Keyword> Keyword keyword(Attr id) const { return static_cast<Keyword>(integer(id)); }
+  template <class Keyword>
+  Keyword keyword(Attr id) const {
+    return static_cast<Keyword>(integer(id));
+  }
   std::span<const Entry> entries() const { return entries_; }
   friend bool operator==(const Attrs&, const Attrs&) = default;
 

@@ -30,12 +30,13 @@ class GraphBuilder {
  public:
   explicit GraphBuilder(std::string name);
 
-  // A weight is one value however often it is asked for; dtype and shape must agree.
+  // A leaf (weight, input, state) is one value however often it is asked for; dtype and shape must agree. Inputs are
+  // named by their role, states "cache_k.LAYER" and "cache_v.LAYER".
   ValueId weight(std::string_view name, DType dtype, const Shape& shape);
   ValueId input(InputRole role, const Shape& shape);  // i32
   ValueId state(StateRole role, int32_t layer_idx, DType dtype, const Shape& shape);
 
-  // Generic: infers the result's type. `name` says what is computed.
+  // Generic: infers the result's type. `name` says what is computed and is unique in the graph, or empty.
   ValueId node(Op op, std::initializer_list<ValueId> inputs, Attrs attrs = {}, std::string_view name = {});
 
   ValueId get_rows(ValueId table, ValueId ids, std::string_view name = {});
@@ -57,17 +58,19 @@ class GraphBuilder {
 
   void output(ValueId value);
 
-  const Shape& shape_of(ValueId value) const { return graph_.values[value].shape; }
+  // After an error: a shape of ones, so that a recipe may go on computing with it.
+  const Shape& shape_of(ValueId value) const;
   bool failed() const { return error_.has_value(); }
+  // The verified graph or the first error. Leaves the builder empty.
   Result<Graph> finish();
 
  private:
   ValueId fail(Error error);
-  ValueId add_value(Value value);
+  ValueId add_leaf(Value value);
 
   Graph graph_;
   std::optional<Error> error_;
-  std::unordered_map<std::string, ValueId> leaves_;  // weights, inputs and states by name
+  std::unordered_map<std::string, ValueId> names_;  // of all values that have one
 };
 
 }  // namespace tokamak::ir

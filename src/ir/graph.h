@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,18 +35,19 @@ struct Value {
   ValueKind kind = ValueKind::intermediate;
   DType dtype = DType::f32;
   Shape shape;
-  std::string name;                       // weight: the tensor's name in the file; else unique, may be empty
+  std::string name;                        // weight: the tensor's name in the file; else unique, may be empty
   InputRole input_role = InputRole::none;  // of an input
   StateRole state_role = StateRole::none;  // of a state
   int32_t layer_idx = -1;                  // of a state: which layer's cache
   NodeId producer = kNone;                 // of an intermediate, and of a state written by SET_ROWS
   // Views (RESHAPE, VIEW, and SET_ROWS's result) share the storage of another value:
-  ValueId storage = kNone;         // the value that owns the memory, never itself a view; kNone = owns its own
-  int64_t offset_elems = 0;        // of the first element inside `storage`
-  int64_t row_stride_elems = 0;    // distance of two rows (last dimension); contiguous: shape[-1]
+  ValueId storage = kNone;       // the value that owns the memory, never itself a view; kNone = owns its own
+  int64_t offset_elems = 0;      // of the first element inside `storage`
+  int64_t row_stride_elems = 0;  // distance of two rows (last dimension); contiguous: shape[-1]
 
   bool is_view() const { return storage != kNone; }
   bool is_contiguous() const { return shape.rank() == 0 || row_stride_elems == shape[-1]; }
+  friend bool operator==(const Value&, const Value&) = default;
 };
 
 struct Node {
@@ -54,20 +56,22 @@ struct Node {
   std::vector<ValueId> inputs;
   ValueId output = kNone;
   Attrs attrs;
+  friend bool operator==(const Node&, const Node&) = default;
 };
 
 // A run of nodes that a backend may run as one kernel. Its meaning is that of its members run one by one.
 struct Group {
-  uint16_t rule = UINT16_MAX;   // row of the fusion table; UINT16_MAX: a single node
-  std::vector<NodeId> nodes;    // ascending; view nodes travel with the group
+  uint16_t rule = UINT16_MAX;  // row of the fusion table; UINT16_MAX: a single node
+  std::vector<NodeId> nodes;   // ascending; view nodes travel with the group
+  friend bool operator==(const Group&, const Group&) = default;
 };
 
 struct Graph {
-  std::string name;                // for example "llama prefill 512"
+  std::string name;  // for example "llama prefill 512"
   std::vector<Value> values;
-  std::vector<Node> nodes;         // in execution order
-  std::vector<ValueId> outputs;    // what the caller reads
-  std::vector<Group> groups;       // empty before the fuse pass; afterwards a partition of the nodes, in order
+  std::vector<Node> nodes;       // in execution order
+  std::vector<ValueId> outputs;  // what the caller reads
+  std::vector<Group> groups;     // empty before the fuse pass; afterwards a partition of the nodes, in order
 
   const Value& value(ValueId id) const { return values[id]; }
   const Node& node(NodeId id) const { return nodes[id]; }
@@ -78,7 +82,16 @@ struct Graph {
 
 bool operator==(const Graph& a, const Graph& b);  // names included
 
-// Nodes that read a value (not through views), in execution order.
+// The value that `op` makes of `inputs` (ids must be valid): kind, type, and for views the place inside the storage.
+// The one rule behind builder, parser and verifier. Name and producer are left to the caller.
+Result<Value> infer_value(const Graph& graph, Op op, std::span<const ValueId> inputs, const Attrs& attrs);
+
+OperandType operand_type(const Value& value);
+// Operands of a node, for costs.
+std::vector<OperandType> operand_types(const Graph& graph, const Node& node);
+OpCost node_cost(const Graph& graph, const Node& node);
+
+// Nodes that read a value (not through views), in execution order; a node that reads it twice is listed once.
 std::vector<std::vector<NodeId>> readers_of(const Graph& graph);
 
 }  // namespace tokamak::ir
