@@ -3,6 +3,9 @@
 # Warnings and floating-point rules for every target. -ffp-contract=off: a multiply and an add are fused only
 # where the source says fma, so that every instruction set and compiler rounds alike.
 function(tokamak_options target)
+  if(TOKAMAK_FUZZ)  # coverage for libFuzzer
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers
                                            -ffp-contract=off)
   if(TOKAMAK_SANITIZE)

@@ -13,7 +13,10 @@ namespace tokamak {
 namespace {
 
 void append(std::vector<std::byte>& out, std::span<const std::byte> bytes) {
-  out.insert(out.end(), bytes.begin(), bytes.end());
+  if (bytes.empty()) return;
+  const size_t begin = out.size();
+  out.resize(begin + bytes.size());
+  std::memcpy(out.data() + begin, bytes.data(), bytes.size());
 }
 
 template <class T>
@@ -139,7 +142,6 @@ Result<void> GgufWriter::check() const {
 // Everything before the tensor data, padded.
 std::vector<std::byte> GgufWriter::head(uint32_t version) const {
   std::vector<std::byte> out;
-  out.reserve(entries_.size() + 128 * (tensors_.size() + 1));
   append(out, std::as_bytes(std::span(kGgufMagic)));
   append_number(out, version);
   append_number(out, uint64_t{tensors_.size()});
