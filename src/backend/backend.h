@@ -25,6 +25,7 @@ struct WeightSource {
   DType dtype = DType::f32;
   Shape shape;
   std::span<const std::byte> data;
+  std::function<void()> forget;  // the bytes may leave memory until they are read again; may be empty
 };
 using WeightLookup = std::function<Result<WeightSource>(std::string_view name)>;
 

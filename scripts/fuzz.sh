@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Builds the fuzz targets and runs each for the given time over its corpus. Usage: scripts/fuzz.sh SECONDS [target...]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+seconds=${1:?seconds per target}
+shift
+cmake --preset fuzz >/dev/null
+cmake --build --preset fuzz -- --quiet
+targets=("$@")
+((${#targets[@]})) || mapfile -t targets < <(basename -a -s .cpp fuzz/*_fuzz.cpp)
+for target in "${targets[@]}"; do
+  work=$(mktemp -d)
+  seeds=fuzz/corpus/${target%_fuzz}
+  [[ -d $seeds ]] || seeds=
+  # shellcheck disable=SC2086
+  if build/fuzz/bin/"$target" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -artifact_prefix="$work/" \
+    "$work" $seeds >"$work/log" 2>&1; then
+    echo "$target: $(grep -E '^Done|stat::number_of_executed_units' "$work/log" | tail -n 1)"
+    rm -rf "$work"
+  else
+    tail -n 40 "$work/log"
+    echo "fuzz: $target found an input it cannot handle; it is in $work" >&2
+    exit 1
+  fi
+done

@@ -1,0 +1,19 @@
+// The CPU backend: packed weights, integer dot kernels for the machine's vector units, paged attention, own threads.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backend/backend.h"
+
+namespace tokamak {
+
+struct CpuOptions {
+  std::string isa = "auto";  // or a row of the instruction set table, which the machine must have
+  int64_t n_threads = 0;     // 0: one per usable core
+};
+
+// Errors: bad_argument (unknown or missing instruction set, thread count out of range), out_of_memory.
+Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options);
+
+}  // namespace tokamak

@@ -1,0 +1,36 @@
+#include "engine/backends.h"
+
+#include <fmt/format.h>
+
+#include "backend/cpu/backend.h"
+#include "backend/reference/backend.h"
+
+namespace tokamak {
+
+namespace {
+Result<std::unique_ptr<Backend>> make_cpu(const BackendOptions& options) {
+  return make_cpu_backend({.isa = options.isa, .n_threads = options.n_threads});
+}
+Result<std::unique_ptr<Backend>> make_reference(const BackendOptions&) { return make_reference_backend(); }
+
+constexpr auto kBackends = std::to_array<BackendRow>({
+    {"cpu", "packed weights and integer kernels on this machine's vector units", make_cpu},
+    {"reference", "plain loops with f64 accumulation: slow, defines what every op means", make_reference},
+});
+}  // namespace
+
+std::span<const BackendRow> backend_table() { return kBackends; }
+
+Result<std::unique_ptr<Backend>> make_backend(std::string_view name, const BackendOptions& options) {
+  std::string known;
+  for (const BackendRow& row : kBackends) {
+    if (row.name == name) return row.make(options);
+    known += (known.empty() ? "" : ", ") + std::string(row.name);
+  }
+  return Error{.code = ErrorCode::bad_argument,
+               .what = fmt::format("there is no backend '{}'", name),
+               .where = "--backend",
+               .hint = "known: " + known};
+}
+
+}  // namespace tokamak

@@ -1,0 +1,28 @@
+// The table of backends this build contains.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backend/backend.h"
+
+namespace tokamak {
+
+struct BackendOptions {
+  std::string isa = "auto";
+  int64_t n_threads = 0;  // 0: one per usable core
+};
+
+struct BackendRow {
+  std::string_view name;
+  std::string_view meaning;
+  Result<std::unique_ptr<Backend>> (*make)(const BackendOptions& options);
+};
+
+std::span<const BackendRow> backend_table();
+// bad_argument naming the known ones when there is no such backend.
+Result<std::unique_ptr<Backend>> make_backend(std::string_view name, const BackendOptions& options);
+
+}  // namespace tokamak

@@ -1,0 +1,51 @@
+// Which pages of the KV cache belong to which sequence. Bookkeeping only: it holds no keys or values.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+
+namespace tokamak {
+
+class KvPages {
+ public:
+  // At most `max_tokens` over all sequences, in ceil(max_tokens / page_size) pages.
+  KvPages(int64_t max_tokens, int64_t page_size);
+
+  static int64_t n_pages(int64_t max_tokens, int64_t page_size) { return (max_tokens + page_size - 1) / page_size; }
+
+  // A new, empty sequence; ids of freed ones are used again.
+  int32_t add_sequence();
+  void free_sequence(int32_t seq_id);
+
+  // Tokens the sequence holds.
+  int64_t n_tokens(int32_t seq_id) const { return sequences_[static_cast<size_t>(seq_id)].n_tokens; }
+  std::span<const int32_t> pages(int32_t seq_id) const { return sequences_[static_cast<size_t>(seq_id)].pages; }
+
+  // Makes room for `n` more tokens. Fails with context_full and changes nothing when the cache is full.
+  Result<void> extend(int32_t seq_id, int64_t n);
+  // Keeps the first `n` tokens, n <= n_tokens.
+  void truncate(int32_t seq_id, int64_t n);
+
+  int64_t slot(int32_t seq_id, int64_t position) const {
+    return pages(seq_id)[static_cast<size_t>(position / page_size_)] * page_size_ + position % page_size_;
+  }
+  int64_t n_free_tokens() const { return max_tokens_ - n_tokens_; }
+  int64_t page_size() const { return page_size_; }
+
+ private:
+  struct Sequence {
+    std::vector<int32_t> pages;
+    int64_t n_tokens = 0;
+    bool in_use = false;
+  };
+  int64_t page_size_;
+  int64_t max_tokens_;
+  int64_t n_tokens_ = 0;       // over all sequences
+  std::vector<int32_t> free_;  // taken from the back: lowest page first
+  std::vector<Sequence> sequences_;
+};
+
+}  // namespace tokamak

@@ -1,0 +1,194 @@
+#include "engine/session.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "engine/backends.h"
+
+namespace tokamak {
+
+namespace {
+constexpr size_t kMaxPrograms = 16;
+
+Error out_of_range(std::string_view what, int64_t value, int64_t low, int64_t high) {
+  return Error{.code = ErrorCode::bad_argument,
+               .what = fmt::format("{} is outside {}..{}", value, low, high),
+               .where = std::string(what)};
+}
+
+Result<SessionOptions> complete(const Model& model, SessionOptions options) {
+  const int64_t n_ctx_train = model.hparams().n_ctx_train;
+  if (options.n_ctx == 0) options.n_ctx = std::min(n_ctx_train, kDefaultContext);
+  if (options.n_ctx < 1 || options.n_ctx > arch::kMaxContext)
+    return out_of_range("context size", options.n_ctx, 1, arch::kMaxContext);
+  if (options.n_batch < 1 || options.n_batch > 65536) return out_of_range("batch size", options.n_batch, 1, 65536);
+  if (options.page_size < 16 || options.page_size > 4096 || options.page_size % 16 != 0)
+    return Error{.code = ErrorCode::bad_argument,
+                 .what = fmt::format("{} is not a multiple of 16 in 16..4096", options.page_size),
+                 .where = "page size"};
+  if (options.kv_type != DType::f32 && options.kv_type != DType::f16 && options.kv_type != DType::q8_0)
+    return Error{.code = ErrorCode::bad_argument,
+                 .what = fmt::format("{} is not a KV cache type", dtype_name(options.kv_type)),
+                 .where = "cache type",
+                 .hint = "use f16, f32 or q8_0"};
+  return options;
+}
+
+KvConfig kv_config(const Model& model, const SessionOptions& options) {
+  const arch::Hparams& hp = model.hparams();
+  KvConfig config{.n_pages = KvPages::n_pages(options.n_ctx, options.page_size),
+                  .page_size = options.page_size,
+                  .type = options.kv_type};
+  for (const arch::LayerHparams& layer : hp.layers)
+    config.layers.push_back({.n_head_kv = layer.n_head_kv, .head_dim_k = hp.head_dim_k, .head_dim_v = hp.head_dim_v});
+  return config;
+}
+
+arch::ShapeClass shape_class(const KvConfig& kv, int64_t n_tokens, int64_t n_outputs) {
+  return {.n_tokens = n_tokens, .n_outputs = n_outputs, .n_slots = kv.n_pages * kv.page_size, .kv_type = kv.type};
+}
+}  // namespace
+
+Session::Session(std::shared_ptr<const Model> model, SessionOptions options, std::unique_ptr<Backend> backend,
+                 std::unique_ptr<Weights> weights, std::unique_ptr<KvCache> kv)
+    : model_(std::move(model)),
+      options_(std::move(options)),
+      backend_(std::move(backend)),
+      weights_(std::move(weights)),
+      kv_(std::move(kv)),
+      pages_(options_.n_ctx, options_.page_size) {}
+
+Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> model, SessionOptions options,
+                                                 const Progress& progress) {
+  options = TRY(complete(*model, std::move(options)));
+  const BackendOptions backend_options{.isa = options.isa, .n_threads = options.n_threads};
+  std::unique_ptr<Backend> backend = TRY(make_backend(options.backend, backend_options));
+  const KvConfig config = kv_config(*model, options);
+  const ir::Graph graph = TRY(arch::build_graph(model->file(), model->hparams(), shape_class(config, 1, 1)));
+  const auto lookup = [&model](std::string_view name) -> Result<WeightSource> {
+    const GgufTensor* tensor = model->file().find_tensor(name);
+    if (!tensor) return Error{.code = ErrorCode::bad_tensor, .what = "no such tensor", .where = std::string(name)};
+    return WeightSource{.dtype = tensor->type,
+                        .shape = tensor->shape,
+                        .data = tensor->data,
+                        .forget = [&file = model->file(), tensor] { file.forget(*tensor); }};
+  };
+  std::unique_ptr<Weights> weights = TRY(backend->load(graph, lookup, progress));
+  std::unique_ptr<KvCache> kv = TRY(backend->make_kv(config));
+  return std::unique_ptr<Session>(
+      new Session(std::move(model), std::move(options), std::move(backend), std::move(weights), std::move(kv)));
+}
+
+Result<Program*> Session::program(int64_t n_tokens, int64_t n_outputs) {
+  const arch::ShapeClass shape = shape_class(kv_->config(), n_tokens, n_outputs);
+  const auto found = std::ranges::find(programs_, shape, &CachedProgram::shape);
+  if (found != programs_.end()) {
+    programs_.splice(programs_.begin(), programs_, found);
+    return programs_.front().program.get();
+  }
+  ir::Graph graph = TRY(arch::build_graph(model_->file(), model_->hparams(), shape));
+  auto compiled = TRY(backend_->compile(std::move(graph), *weights_, *kv_, options_.compile));
+  if (programs_.size() >= kMaxPrograms) programs_.pop_back();
+  programs_.push_front({shape, std::move(compiled)});
+  return programs_.front().program.get();
+}
+
+Result<void> Session::check_batch(std::span<const SequenceTokens> batch) const {
+  int64_t n_tokens = 0;
+  const int64_t n_vocab = model_->hparams().n_vocab;
+  for (const SequenceTokens& entry : batch) {
+    n_tokens += static_cast<int64_t>(entry.tokens.size());
+    for (size_t i = 0; i < entry.tokens.size(); ++i)
+      if (entry.tokens[i] < 0 || entry.tokens[i] >= n_vocab)
+        return Error{.code = ErrorCode::bad_argument,
+                     .what = fmt::format("token id {} is outside 0..{}", entry.tokens[i], n_vocab - 1),
+                     .where = fmt::format("token {} of the batch", i)};
+  }
+  if (n_tokens < 1 || n_tokens > options_.n_batch)
+    return out_of_range("tokens in one step", n_tokens, 1, options_.n_batch);
+  return {};
+}
+
+void Session::fill_inputs(std::span<const SequenceTokens> batch) {
+  for (auto* v : {&tokens_, &positions_, &seq_ids_, &slots_, &out_rows_}) v->clear();
+  sequences_.clear();
+  for (const SequenceTokens& entry : batch) {
+    const int64_t first = pages_.n_tokens(entry.seq_id) - static_cast<int64_t>(entry.tokens.size());
+    for (size_t i = 0; i < entry.tokens.size(); ++i) {
+      const int64_t position = first + static_cast<int64_t>(i);
+      const bool wanted = entry.logits == Logits::all || (entry.logits == Logits::last && i + 1 == entry.tokens.size());
+      if (wanted) out_rows_.push_back(static_cast<int32_t>(tokens_.size()));
+      tokens_.push_back(entry.tokens[i]);
+      positions_.push_back(static_cast<int32_t>(position));
+      seq_ids_.push_back(static_cast<int32_t>(sequences_.size()));
+      slots_.push_back(static_cast<int32_t>(pages_.slot(entry.seq_id, position)));
+    }
+    sequences_.push_back({.pages = pages_.pages(entry.seq_id)});
+  }
+}
+
+Result<std::span<const float>> Session::forward(std::span<const SequenceTokens> batch) {
+  TRY(check_batch(batch));
+  std::vector<int64_t> before;
+  const auto restore = [&] {
+    for (size_t i = before.size(); i-- > 0;) pages_.truncate(batch[i].seq_id, before[i]);
+  };
+  for (const SequenceTokens& entry : batch) {
+    const int64_t n_tokens = pages_.n_tokens(entry.seq_id);
+    if (auto extended = pages_.extend(entry.seq_id, static_cast<int64_t>(entry.tokens.size())); !extended) {
+      restore();
+      return std::move(extended.error());
+    }
+    before.push_back(n_tokens);
+  }
+  fill_inputs(batch);
+  const auto n_outputs = static_cast<int64_t>(out_rows_.size());
+  auto compiled = program(static_cast<int64_t>(tokens_.size()), n_outputs);
+  if (!compiled) {
+    restore();
+    return std::move(compiled.error());
+  }
+  logits_.resize(static_cast<size_t>(n_outputs * model_->hparams().n_vocab));
+  const std::span<float> output = logits_;
+  const StepInputs inputs{.tokens = tokens_,
+                          .positions = positions_,
+                          .seq_ids = seq_ids_,
+                          .slots = slots_,
+                          .out_rows = out_rows_,
+                          .sequences = sequences_};
+  if (auto ran = (*compiled)->run(inputs, {&output, n_outputs > 0 ? size_t{1} : size_t{0}}); !ran) {
+    restore();
+    return std::move(ran.error());
+  }
+  return std::span<const float>(logits_);
+}
+
+Result<std::span<const float>> Session::prefill(int32_t seq_id, std::span<const int32_t> tokens,
+                                                const Progress& progress) {
+  if (tokens.empty())
+    return Error{.code = ErrorCode::bad_argument, .what = "the prompt is empty", .hint = "give at least one token"};
+  // Fails before any work is done when the prompt cannot fit.
+  TRY(pages_.extend(seq_id, static_cast<int64_t>(tokens.size())));
+  pages_.truncate(seq_id, n_tokens(seq_id) - static_cast<int64_t>(tokens.size()));
+  std::span<const float> logits;
+  for (size_t begin = 0; begin < tokens.size();) {
+    const size_t n = std::min(static_cast<size_t>(options_.n_batch), tokens.size() - begin);
+    const bool last = begin + n == tokens.size();
+    const SequenceTokens chunk{seq_id, tokens.subspan(begin, n), last ? Logits::last : Logits::none};
+    logits = TRY(forward({&chunk, 1}));
+    begin += n;
+    if (progress && !progress(static_cast<double>(begin) / static_cast<double>(tokens.size())))
+      return Error{.code = ErrorCode::cancelled, .what = "the prompt was cancelled"};
+  }
+  return logits;
+}
+
+std::vector<MemoryUse> Session::memory() const {
+  std::vector<MemoryUse> out = weights_->memory();
+  for (MemoryUse& use : kv_->memory()) out.push_back(std::move(use));
+  out.push_back({.what = "logits", .n_bytes = logits_.capacity() * sizeof(float)});
+  return out;
+}
+
+}  // namespace tokamak

@@ -1,0 +1,100 @@
+// A model on a device: weights, KV cache, compiled programs. The engine's core: tokens in, logits out.
+//
+// Goals: logits of a sequence depend on its tokens only, never on chunking, batch or threads.
+// Non-goals: text, sampling, scheduling. One thread uses a session at a time.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "arch/recipe.h"
+#include "backend/backend.h"
+#include "base/result.h"
+#include "engine/kv_pages.h"
+#include "engine/model.h"
+
+namespace tokamak {
+
+struct SessionOptions {
+  std::string backend = "cpu";  // row of the backend table
+  std::string isa = "auto";     // cpu: auto, scalar, avx2, avx512, neon
+  int64_t n_threads = 0;        // 0: one per usable core
+  int64_t n_ctx = 0;            // tokens, over all sequences; 0: the model's, at most kDefaultContext
+  int64_t n_batch = 512;        // most tokens in one step
+  int64_t page_size = 64;
+  DType kv_type = DType::f16;
+  CompileOptions compile;
+};
+inline constexpr int64_t kDefaultContext = 8192;
+
+enum class Logits : uint8_t { none, last, all };
+
+// A run of new tokens of one sequence.
+struct SequenceTokens {
+  int32_t seq_id = 0;
+  std::span<const int32_t> tokens;
+  Logits logits = Logits::last;
+};
+
+class Session {
+ public:
+  // Uploads the weights and reserves the cache. `progress` returning false cancels.
+  // Errors: bad_argument (option out of range), out_of_memory, unsupported, bad_tensor, cancelled.
+  static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Model> model, SessionOptions options,
+                                                 const Progress& progress = {});
+
+  const Model& model() const { return *model_; }
+  const SessionOptions& options() const { return options_; }  // with defaults filled in
+  Backend& backend() { return *backend_; }
+  int64_t n_ctx() const { return options_.n_ctx; }
+
+  int32_t add_sequence() { return pages_.add_sequence(); }
+  void free_sequence(int32_t seq_id) { pages_.free_sequence(seq_id); }
+  int64_t n_tokens(int32_t seq_id) const { return pages_.n_tokens(seq_id); }
+  // Forgets everything after the first `n` tokens.
+  void truncate(int32_t seq_id, int64_t n) { pages_.truncate(seq_id, n); }
+
+  // One step over at most n_batch tokens. Returns f32 [n_outputs, n_vocab] in batch order, valid until the next call.
+  // On error the sequences are as before. Errors: context_full, bad_argument (token id, too many tokens),
+  // device_failed.
+  Result<std::span<const float>> forward(std::span<const SequenceTokens> batch);
+
+  // Any number of tokens of one sequence in chunks of n_batch; logits of the last one. `progress` after each chunk.
+  Result<std::span<const float>> prefill(int32_t seq_id, std::span<const int32_t> tokens,
+                                         const Progress& progress = {});
+
+  // The compiled program of a shape, from the cache or built now.
+  Result<Program*> program(int64_t n_tokens, int64_t n_outputs);
+
+  // Everything reserved, line by line.
+  std::vector<MemoryUse> memory() const;
+
+ private:
+  struct CachedProgram {
+    arch::ShapeClass shape;
+    std::unique_ptr<Program> program;
+  };
+
+  Session(std::shared_ptr<const Model> model, SessionOptions options, std::unique_ptr<Backend> backend,
+          std::unique_ptr<Weights> weights, std::unique_ptr<KvCache> kv);
+  Result<void> check_batch(std::span<const SequenceTokens> batch) const;
+  void fill_inputs(std::span<const SequenceTokens> batch);
+
+  std::shared_ptr<const Model> model_;
+  SessionOptions options_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Weights> weights_;
+  std::unique_ptr<KvCache> kv_;
+  KvPages pages_;
+  std::list<CachedProgram> programs_;  // most recently used first
+  // Inputs of the current step.
+  std::vector<int32_t> tokens_, positions_, seq_ids_, slots_, out_rows_;
+  std::vector<SequencePages> sequences_;
+  std::vector<float> logits_;
+};
+
+}  // namespace tokamak

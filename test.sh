@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Builds and runs everything that proves the build. Usage: ./test.sh [quick|full|nightly]
+#   quick    unit tests of the release build (the inner loop, below 2 minutes after a build)
+#   full     default, and what CI runs: quick, source checks, sanitizers, scalar and AVX2 kernels, a short fuzz run
+#   nightly  full, the Python oracles, ARM tests under the emulator, and 10 minutes of fuzzing per target
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+mode=${1:-full}
+case $mode in quick | full | nightly) ;; *)
+  echo "test.sh: unknown mode '$mode' (quick, full or nightly)" >&2
+  exit 2
+  ;;
+esac
+
+say() { printf '\n== %s\n' "$*"; }
+
+say "packages"
+scripts/setup.sh build models test
+[[ $mode == nightly ]] && scripts/setup.sh cross lint
+
+say "release build"
+cmake --preset release -DTOKAMAK_TESTS=ON >/dev/null
+cmake --build --preset release -- --quiet
+
+if [[ $mode != quick ]]; then
+  say "source checks"
+  scripts/check_includes.sh
+  scripts/check_symbols.sh build/release
+  scripts/check_docs.sh build/release
+
+  say "demo models"
+  scripts/fetch_model.sh smollm2 gemma3 >/dev/null
+
+  say "fuzz targets, ${TOKAMAK_FUZZ_SECONDS:=$([[ $mode == nightly ]] && echo 600 || echo 10)} s each"
+  scripts/fuzz.sh "$TOKAMAK_FUZZ_SECONDS"
+
+  say "unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+  cmake --preset asan >/dev/null
+  cmake --build --preset asan -- --quiet
+  ctest --preset asan -LE model -j"$(nproc)" --quiet
+fi
+
+if [[ $mode == nightly ]]; then
+  say "oracles"
+  scripts/oracles.sh --check
+  say "ARM kernels under the emulator"
+  scripts/test_arm.sh
+fi
+
+say "unit tests"
+ctest --preset release -j"$(nproc)" $([[ $mode == quick ]] && echo "-LE model")
