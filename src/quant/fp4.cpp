@@ -26,6 +26,7 @@ float half_of_ue4m3(uint8_t code) {
 
 // Nearest UE4M3 code, halves up, at most 0x7E (448).
 uint8_t nearest_ue4m3(float value) {
+  if (value == 0.0f) return 0;
   if (value >= 448.0f) return 0x7E;
   int exponent = 0;
   std::frexp(value, &exponent);                     // value = f * 2^exponent, f in [0.5, 1)
