@@ -1,0 +1,79 @@
+// From logits to the next token.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/sampling/candidates.h"
+#include "engine/sampling/history.h"
+#include "engine/sampling/mirostat.h"
+#include "engine/sampling/params.h"
+
+namespace tokamak {
+
+// What the sampler must know of the vocabulary.
+struct SamplerVocab {
+  size_t n_vocab = 0;
+  std::vector<int32_t> end_of_generation;  // forbidden by ignore_eos
+  TokenText text;                          // bytes of a token, for DRY's breakers; may be empty
+};
+
+struct SampledToken {
+  int32_t id;
+  float prob;     // after the whole chain; 1 when greedy
+  float logprob;  // ln(prob)
+};
+
+// One per sequence. Order of work: bias, ignore_eos and suppress_tokens; then the chain; then the draw, a function of
+// (seed, position) alone.
+// - Greedy (SamplerParams::greedy) takes the best after bias, penalties and DRY, ties by lowest id; filters, which
+//   never change the best but for xtc and typ_p, are skipped.
+// - Mirostat replaces the filters; penalties, DRY and temperature still apply where the chain names them.
+// - A logit of -infinity forbids its token (so masks are written into the logits); NaN and +infinity are refused.
+// Memory is allocated by the first steps and kept. Copyable: a copy continues independently from the same state.
+class Sampler {
+ public:
+  // Validates. Errors: bad_argument, `where` is the JSON field.
+  static Result<Sampler> create(SamplerParams params, SamplerVocab vocab);
+
+  // logits f32 [n_vocab]. `position` is that of the token to be chosen in its sequence.
+  // Errors: no_token_left, device_failed (logits that no healthy model yields).
+  Result<SampledToken> sample(std::span<const float> logits, uint64_t position);
+  // Tells the penalties that `token` (of the prompt or chosen) is now part of the text. Ids outside the vocabulary
+  // are ignored.
+  void accept(int32_t token);
+  // Forgets the accepted tokens; the seed stays.
+  void reset();
+
+  // The tokens that were left in the last step, with their final probabilities.
+  std::span<const Candidate> last_candidates() const { return candidates_.final_list(); }
+  const SamplerParams& params() const { return params_; }
+  uint64_t seed() const { return seed_; }  // the one drawn if the request named none
+
+ private:
+  Sampler(SamplerParams params, SamplerVocab vocab);
+  void apply_bias();
+
+  SamplerParams params_;
+  size_t n_vocab_;
+  std::vector<LogitBias> biases_;  // all that forbids or favours
+  uint64_t seed_;
+  History history_;
+  Candidates candidates_;
+  Mirostat mirostat_;
+};
+
+// Log-probabilities under softmax of the logits as the model gave them (before any sampler). Sums in f64.
+struct TokenLogprob {
+  int32_t id;
+  float logprob;
+};
+struct Logprobs {
+  float chosen = 0;               // of the chosen token; 0 if none was named
+  std::vector<TokenLogprob> top;  // the n best, best first, ties by lowest id
+};
+Logprobs top_logprobs(std::span<const float> logits, size_t n, int32_t chosen = -1);
+
+}  // namespace tokamak
