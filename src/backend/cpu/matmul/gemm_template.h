@@ -1,0 +1,102 @@
+// The loops around a tile, compiled once per weight type and instruction set: panels outside, columns inside, so that
+// a weight panel is read from memory once and stays in the cache for all columns.
+#pragma once
+
+#include <utility>
+
+#include "backend/cpu/matmul/math_template.h"
+#include "backend/cpu/matmul/tile_common.h"
+
+namespace tokamak::cpu {
+namespace {
+
+// sums[c][r] of one 16-row panel.
+template <class V, class W, int NC>
+[[gnu::noinline]] void compute_tile(const std::byte* w, const TileColumns& columns, int64_t n_chunks, float* sums) {
+  typename V::F f[NC];
+#pragma GCC unroll 8
+  for (int c = 0; c < NC; ++c) f[c] = V::zero();
+  W::template run<NC>(w, columns, n_chunks, f);
+#pragma GCC unroll 8
+  for (int c = 0; c < NC; ++c) V::store(sums + 16 * c, f[c]);
+}
+
+template <class V, class W>
+struct Tiles {
+  using Function = void (*)(const std::byte*, const TileColumns&, int64_t, float*);
+  template <int... i>
+  static constexpr std::array<Function, sizeof...(i)> make(std::integer_sequence<int, i...>) {
+    return {compute_tile<V, W, i + 1>...};
+  }
+  static constexpr auto kByColumns = make(std::make_integer_sequence<int, V::kMaxCols>{});  // [NC - 1]
+};
+
+// All columns of one activation panel.
+template <class V, class W>
+inline void compute_columns(const std::byte* w, const std::byte* panel, int64_t n_cols, int64_t n_chunks, float* sums) {
+  for (int64_t first = 0; first < n_cols; first += V::kMaxCols) {
+    const int64_t n = n_cols - first < V::kMaxCols ? n_cols - first : V::kMaxCols;
+    Tiles<V, W>::kByColumns[static_cast<size_t>(n - 1)](w, {panel, n_cols, first}, n_chunks, sums + 16 * first);
+  }
+}
+
+// 16 values of a row vector; lanes past n are 0.
+template <class V>
+inline typename V::F load_rows(const float* p, int64_t n) {
+  if (n >= kPanelRows) return V::load(p);
+  float buffer[kPanelRows] = {};
+  std::memcpy(buffer, p, static_cast<size_t>(n) * sizeof(float));
+  return V::load(buffer);
+}
+
+template <class V>
+inline void store_rows(float* p, int64_t n, const typename V::F& x) {
+  if (n >= kPanelRows) return V::store(p, x);
+  float buffer[kPanelRows];
+  V::store(buffer, x);
+  std::memcpy(p, buffer, static_cast<size_t>(n) * sizeof(float));
+}
+
+template <class V>
+inline typename V::F scale_and_bias(const float* sums, float scale, const float* bias, int64_t n) {
+  const auto x = V::mul(V::load(sums), V::set1(scale));
+  return bias == nullptr ? x : V::add(x, load_rows<V>(bias, n));
+}
+
+// y of one panel (rows from `row` on) and n_cols columns from `col` on.
+template <class V>
+inline void finish_tile(const GemmTask& t, int64_t row, int64_t col, int64_t n_cols, const float* sums,
+                        const float* up_sums) {
+  const Epilogue& e = t.epilogue;
+  const int64_t n = t.n_rows - row < kPanelRows ? t.n_rows - row : kPanelRows;
+  for (int64_t c = 0; c < n_cols; ++c) {
+    auto x = scale_and_bias<V>(sums + 16 * c, e.scale, e.bias == nullptr ? nullptr : e.bias + row, n);
+    if (t.up != nullptr) {
+      const auto up =
+          scale_and_bias<V>(up_sums + 16 * c, e.up_scale, e.up_bias == nullptr ? nullptr : e.up_bias + row, n);
+      x = V::mul(glu_activation<V>(e.glu, x), up);
+    }
+    if (e.residual != nullptr) x = V::add(x, load_rows<V>(e.residual + (col + c) * e.residual_stride_elems + row, n));
+    store_rows<V>(t.y + (col + c) * t.y_stride_elems + row, n, x);
+  }
+}
+
+template <class V, class W>
+void run_gemm(const GemmTask& t) {
+  constexpr ActivationKind kKind = W::kFormat.activation;
+  const int64_t n_chunks = packed_chunks(W::kFormat, t.k), panel_bytes = packed_panel_bytes(W::kFormat, t.k);
+  const int64_t col_bytes = activation_bytes(kKind, 1, t.k);
+  alignas(64) float sums[kPanelCols * kPanelRows], up_sums[kPanelCols * kPanelRows];
+  for (int64_t p = t.panel_begin; p < t.panel_end; ++p) {
+    for (int64_t col = 0; col < t.n_cols; col += kPanelCols) {
+      const int64_t n_cols = t.n_cols - col < kPanelCols ? t.n_cols - col : kPanelCols;
+      const std::byte* panel = t.activations + col * col_bytes;
+      compute_columns<V, W>(t.weights + p * panel_bytes, panel, n_cols, n_chunks, sums);
+      if (t.up != nullptr) compute_columns<V, W>(t.up + p * panel_bytes, panel, n_cols, n_chunks, up_sums);
+      finish_tile<V>(t, p * kPanelRows, col, n_cols, sums, up_sums);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tokamak::cpu

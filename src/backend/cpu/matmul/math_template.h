@@ -1,0 +1,58 @@
+// exp, sigmoid and the GLU activations over a vector layer V (vec_*.h): one sequence of f32 operations, so that every
+// instruction set and any lane gives the same bits.
+#pragma once
+
+#include "backend/cpu/matmul/matmul.h"
+
+namespace tokamak::cpu {
+namespace {
+
+// e^x for x in [-87, 88], clamped to that range; relative error below 1.2e-7 (2 ulp).
+// x = n ln2 + r, |r| <= ln2 / 2: Taylor polynomial of degree 7 in r, then n is added to the exponent. ln2 is split in
+// two (Cody & Waite 1980) so that r is exact to f32.
+template <class V>
+[[gnu::always_inline]] inline typename V::F exp_clamped(const typename V::F& x_in) {
+  const auto x = V::min(V::max(x_in, V::set1(-87.0f)), V::set1(88.0f));
+  const auto magic = V::set1(0x1.8p23f);  // adding it rounds to an integer, kept in the low bits
+  const auto t = V::fma(x, V::set1(0x1.715476p+0f), magic);
+  const auto n = V::sub(t, magic);
+  const auto r = V::fnma(n, V::set1(-0x1.05c61p-29f), V::fnma(n, V::set1(0x1.62e43p-1f), x));
+  auto p = V::set1(0x1.a01a02p-13f);  // 1/7!
+  p = V::fma(p, r, V::set1(0x1.6c16c2p-10f));
+  p = V::fma(p, r, V::set1(0x1.111112p-7f));
+  p = V::fma(p, r, V::set1(0x1.555556p-5f));
+  p = V::fma(p, r, V::set1(0x1.555556p-3f));
+  p = V::fma(p, r, V::set1(0.5f));
+  p = V::fma(p, r, V::set1(1.0f));
+  p = V::fma(p, r, V::set1(1.0f));
+  return V::add_exponent(p, t);
+}
+
+// x / (1 + e^-z)
+template <class V>
+[[gnu::always_inline]] inline typename V::F times_sigmoid(const typename V::F& x, const typename V::F& z) {
+  return V::div(x, V::add(V::set1(1.0f), exp_clamped<V>(V::sub(V::zero(), z))));
+}
+
+// reglu: max(0, x); swiglu: x sigmoid(x); geglu: 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715
+// x^3); geglu_quick: x sigmoid(1.702 x). Source: Shazeer 2020 (arXiv:2002.05202), Hendrycks & Gimpel 2016
+// (arXiv:1606.08415).
+template <class V>
+[[gnu::always_inline]] inline typename V::F glu_activation(GluKind kind, const typename V::F& x) {
+  switch (kind) {
+    case GluKind::reglu:
+      return V::max(V::zero(), x);
+    case GluKind::geglu: {
+      const auto cubic = V::fma(V::mul(V::set1(0.044715f), V::mul(x, x)), x, x);
+      return times_sigmoid<V>(x, V::mul(V::set1(1.5957691216057308f), cubic));
+    }
+    case GluKind::geglu_quick:
+      return times_sigmoid<V>(x, V::mul(V::set1(1.702f), x));
+    case GluKind::swiglu:
+      break;
+  }
+  return times_sigmoid<V>(x, x);
+}
+
+}  // namespace
+}  // namespace tokamak::cpu

@@ -1,0 +1,92 @@
+// Matrix multiplication y[col, row] = sum_k w[row, k] * x[col, k] for every weight type; a column is a token.
+//
+// Weights are packed once into panels of 16 rows (formats.h), activations once per input into panels of 8 columns, and
+// one kernel family per type multiplies any number of columns. Every function here is pure: no threads, no
+// allocation, no global state; callers split the work by panels (weights) or by columns (activations).
+//
+// Results are bit-identical for every number of columns, every split into panel ranges and every instruction set:
+// int32 sums inside a group are exact, f32 steps follow in ascending k (facts/cpu_kernels.md, 6). NaN payloads
+// excepted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/matmul/formats.h"
+
+namespace tokamak::cpu {
+
+// ---- Activations ----
+
+// x[col, k] -> packed columns; see formats.h for the layouts.
+//   x    f32 [n_cols, k], rows x_stride_elems apart
+//   out  activation_bytes(kind, n_cols, k) bytes, 64-byte aligned; must not overlap x
+// Only columns [col_begin, col_end) are written: threads take disjoint ranges, any boundaries.
+struct PackActivationsTask {
+  const float* x = nullptr;
+  int64_t x_stride_elems = 0;
+  int64_t n_cols = 0, k = 0;
+  int64_t col_begin = 0, col_end = 0;
+  std::byte* out = nullptr;
+};
+
+// Int8 kinds: per group d = max|x| / 127, code = round-to-nearest-even(x * (127 / max|x|)), never -128. A group whose
+// maximum is below 2^-120 becomes zero; one that holds an infinity or NaN becomes NaN as a whole.
+// Same bytes on every instruction set. k must be a multiple of the kind's group_elems (group32: of 32).
+void pack_activations(ActivationKind kind, Isa isa, const PackActivationsTask& task);
+
+// ---- Multiplication ----
+
+// act(gate) * up. The activation is a polynomial with one fma sequence for all instruction sets (math_template.h).
+enum class GluKind : uint8_t { reglu, swiglu, geglu, geglu_quick };
+
+struct Epilogue {
+  float scale = 1.0f;               // y = scale * sum (+ bias) (+ residual)
+  const float* bias = nullptr;      // f32 [n_rows] or null
+  const float* residual = nullptr;  // f32 [n_cols, n_rows] or null; may be y itself (same stride), no other overlap
+  int64_t residual_stride_elems = 0;
+  GluKind glu =
+      GluKind::swiglu;  // used when GemmTask::up is set: y = act(scale * gate + bias) * (up_scale * up + up_bias)
+  float up_scale = 1.0f;
+  const float* up_bias = nullptr;
+};
+
+struct GemmTask {
+  const std::byte* weights = nullptr;  // packed [n_rows, k]; with `up` it is the gate
+  const std::byte* up = nullptr;       // packed, same type and shape, or null
+  const std::byte* activations = nullptr;
+  int64_t n_rows = 0, n_cols = 0, k = 0;
+  int64_t panel_begin = 0, panel_end = 0;  // 16-row panels to compute; [0, n_panels(n_rows)) is everything
+  Epilogue epilogue;
+  float* y = nullptr;  // f32 [n_cols, n_rows], rows y_stride_elems apart; only rows of the panels are written
+  int64_t y_stride_elems = 0;
+  std::byte* scratch = nullptr;  // gemm_scratch_bytes() bytes per calling thread, 64-byte aligned
+};
+
+using GemmFunction = void (*)(const GemmTask&);
+
+// One row of the kernel table (kernels.h). Names: gemm_<weight type>_<rows>x<columns>_<instructions>.
+struct GemmKernel {
+  std::string_view name;
+  DType dtype;
+  Isa isa;
+  GemmFunction run;
+};
+
+// All kernels this build contains, in order of preference; the last row of each dtype is scalar.
+std::span<const GemmKernel> gemm_kernels();
+// The first row for the packed format of `dtype` (types without kernels of their own use F32's) that `isa` can run:
+// its own row, else scalar. The machine must have `isa`.
+const GemmKernel& select_gemm_kernel(DType dtype, Isa isa);
+
+// 0 for types with kernels of their own; otherwise room for decoded rows of one panel (two with GLU).
+size_t gemm_scratch_bytes(DType dtype, int64_t k, bool with_up);
+
+// Runs `kernel` on weights of type `dtype`. Cannot fail: the graph has checked the shapes. Threads: any number, on
+// disjoint panel ranges of the same y.
+void gemm(const GemmKernel& kernel, DType dtype, const GemmTask& task);
+
+}  // namespace tokamak::cpu

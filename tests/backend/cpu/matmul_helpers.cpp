@@ -1,0 +1,174 @@
+#include "backend/cpu/matmul_helpers.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "base/half.h"
+#include "quant/codec.h"
+
+namespace tokamak::cpu::test {
+namespace {
+
+// Byte offsets of the f16 scales in a block; the second one of a pair is the min's.
+struct ScaleOffsets {
+  DType dtype;
+  std::vector<int> f16;
+  double max_min_factor;  // |min| <= factor * |second f16|
+};
+const ScaleOffsets& scale_offsets(DType dtype) {
+  static const std::vector<ScaleOffsets> kRows = {
+      {DType::q8_0, {0}, 0},    {DType::q4_0, {0}, 0},       {DType::q4_1, {0, 2}, 1},  {DType::q5_0, {0}, 0},
+      {DType::q5_1, {0, 2}, 1}, {DType::q4_k, {0, 2}, 63},   {DType::q5_k, {0, 2}, 63}, {DType::q6_k, {208}, 0},
+      {DType::iq4_nl, {0}, 0},  {DType::q2_k, {80, 82}, 15}, {DType::tq2_0, {64}, 0},   {DType::q2_0, {0}, 0},
+  };
+  for (const ScaleOffsets& row : kRows)
+    if (row.dtype == dtype) return row;
+  static const ScaleOffsets kNone{DType::f32, {}, 0};
+  return kNone;
+}
+
+template <class T>
+T load(const std::byte* p) {
+  T x;
+  std::memcpy(&x, p, sizeof x);
+  return x;
+}
+
+void fill_plain(Matrix& m, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  const size_t n = static_cast<size_t>(m.n_rows * m.k);
+  for (size_t i = 0; i < n; ++i) {
+    const float x = normal(random);
+    const uint16_t h = m.dtype == DType::f16 ? f32_to_f16(x) : f32_to_bf16(x);
+    if (m.dtype == DType::f32)
+      std::memcpy(&m.rows[4 * i], &x, 4);
+    else
+      std::memcpy(&m.rows[2 * i], &h, 2);
+  }
+}
+
+}  // namespace
+
+Matrix make_matrix(DType dtype, int64_t n_rows, int64_t k, uint32_t seed, Fill fill) {
+  std::mt19937 random(seed);
+  Matrix m{dtype, n_rows, k, {}};
+  m.rows.resize(static_cast<size_t>(n_rows) * m.row_bytes());
+  if (!is_quantized(dtype)) {
+    fill_plain(m, random);
+    return m;
+  }
+  for (std::byte& b : m.rows)
+    b = fill == Fill::random     ? static_cast<std::byte>(random())
+        : fill == Fill::all_ones ? std::byte{255}
+                                 : std::byte{0};
+  std::uniform_real_distribution<float> scale(0.01f, 0.02f);
+  for (size_t at = 0; at < m.rows.size(); at += dtype_row(dtype).block_bytes)
+    for (int offset : scale_offsets(dtype).f16) {
+      const uint16_t h = f32_to_f16(scale(random) * (random() % 2 ? 1.0f : -1.0f));
+      std::memcpy(&m.rows[at + static_cast<size_t>(offset)], &h, 2);
+    }
+  return m;
+}
+
+AlignedBytes pack(const Matrix& m) {
+  AlignedBytes out(static_cast<size_t>(packed_bytes(m.dtype, m.n_rows, m.k)));
+  pack_weights(m.dtype, {m.rows.data(), m.row_bytes(), m.n_rows, m.k, 0, n_panels(m.n_rows), out.data()});
+  return out;
+}
+
+std::vector<float> random_floats(size_t n, uint32_t seed, float scale) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, scale);
+  std::vector<float> x(n);
+  for (float& v : x) v = normal(random);
+  return x;
+}
+
+AlignedBytes pack_columns(ActivationKind kind, Isa isa, const std::vector<float>& x, int64_t n_cols, int64_t k) {
+  AlignedBytes out(static_cast<size_t>(activation_bytes(kind, n_cols, k)));
+  pack_activations(kind, isa, {x.data(), k, n_cols, k, 0, n_cols, out.data()});
+  return out;
+}
+
+std::vector<double> unpack_columns(ActivationKind kind, const AlignedBytes& packed, int64_t n_cols, int64_t k) {
+  std::vector<double> x(static_cast<size_t>(n_cols * k));
+  for (int64_t col = 0; col < n_cols; ++col) {
+    const int64_t first = col / kPanelCols * kPanelCols, n = std::min<int64_t>(kPanelCols, n_cols - first),
+                  c = col - first;
+    const std::byte* panel = packed.data() + first * activation_bytes(kind, 1, k);
+    for (int64_t i = 0; i < k; ++i) {
+      double value = 0;
+      if (kind == ActivationKind::f32) {
+        value = load<float>(panel + 4 * (i * n + c));
+      } else if (kind == ActivationKind::int8_group32) {
+        const std::byte* block = panel + i / 32 * 52 * n;
+        value = double{load<float>(block + 32 * n + 4 * c)} * load<int8_t>(block + 32 * c + i % 32);
+      } else {
+        const std::byte* block = panel + i / 256 * 340 * n;
+        value = double{load<float>(block + 336 * n + 4 * c)} *
+                load<int8_t>(block + i % 256 / 32 * 32 * n + 32 * c + i % 32);
+      }
+      x[static_cast<size_t>(col * k + i)] = value;
+    }
+  }
+  return x;
+}
+
+std::vector<float> run(const GemmKernel& kernel, const Matrix& m, const AlignedBytes& weights,
+                       const AlignedBytes& columns, int64_t n_cols) {
+  std::vector<float> y(static_cast<size_t>(n_cols * m.n_rows), std::nanf(""));
+  AlignedBytes scratch(gemm_scratch_bytes(m.dtype, m.k, false));
+  gemm(kernel, m.dtype,
+       {.weights = weights.data(),
+        .activations = columns.data(),
+        .n_rows = m.n_rows,
+        .n_cols = n_cols,
+        .k = m.k,
+        .panel_begin = 0,
+        .panel_end = n_panels(m.n_rows),
+        .y = y.data(),
+        .y_stride_elems = m.n_rows,
+        .scratch = scratch.data()});
+  return y;
+}
+
+Reference reference(const Matrix& m, const std::vector<double>& columns, int64_t n_cols) {
+  Reference r;
+  r.y.resize(static_cast<size_t>(n_cols * m.n_rows));
+  r.magnitude.resize(r.y.size());
+  const ScaleOffsets& scales = scale_offsets(m.dtype);
+  std::vector<float> w(static_cast<size_t>(m.k));
+  for (int64_t row = 0; row < m.n_rows; ++row) {
+    const std::byte* bytes = m.rows.data() + static_cast<size_t>(row) * m.row_bytes();
+    decode_row(m.dtype, bytes, m.k, w.data());
+    for (int64_t col = 0; col < n_cols; ++col) {
+      double sum = 0, magnitude = 0;
+      for (int64_t k = 0; k < m.k; ++k) {
+        const std::byte* block = bytes + k / dtype_row(m.dtype).block_elems * dtype_row(m.dtype).block_bytes;
+        const double x = columns[static_cast<size_t>(col * m.k + k)], weight = double{w[static_cast<size_t>(k)]};
+        double min = 0;
+        if (scales.max_min_factor > 0)
+          min = scales.max_min_factor * std::abs(f16_to_f32(load<uint16_t>(block + scales.f16[1])));
+        sum += weight * x;
+        magnitude += (std::abs(weight) + 2 * min) * std::abs(x);  // |d q| + |min| <= |w| + 2 |min|
+      }
+      r.y[static_cast<size_t>(col * m.n_rows + row)] = sum;
+      r.magnitude[static_cast<size_t>(col * m.n_rows + row)] = magnitude;
+    }
+  }
+  return r;
+}
+
+std::vector<GemmKernel> runnable_kernels() {
+  std::vector<GemmKernel> rows;
+  for (const GemmKernel& row : gemm_kernels()) {
+    if (isa_available(row.isa))
+      rows.push_back(row);
+    else
+      std::printf("skipped: %s needs %s\n", row.name.data(), kIsas[static_cast<size_t>(row.isa)].needs.data());
+  }
+  return rows;
+}
+
+}  // namespace tokamak::cpu::test

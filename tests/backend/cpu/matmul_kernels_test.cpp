@@ -1,0 +1,301 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "backend/cpu/matmul_helpers.h"
+
+namespace tokamak::cpu::test {
+namespace {
+
+// k: one block, an odd number of blocks of 32 (a half-filled chunk), several blocks.
+std::vector<int64_t> some_k(DType dtype) {
+  if (dtype_row(dtype).block_elems == 256) return {256, 768};
+  if (dtype_row(dtype).block_elems == 1) return {1, 7, 250};
+  return {dtype_row(dtype).block_elems, 96 * (dtype_row(dtype).block_elems / 32), 576};
+}
+
+// |computed - exact| <= n u / (1 - n u) * sum of magnitudes (Higham 2002, 3.1), u = 2^-24. n: f32 roundings that one
+// term passes through: its block's conversion, scale products and fma (5), then one per later block and group.
+double error_bound(DType dtype, int64_t k, double magnitude) {
+  const double steps = activation_kind(dtype) == ActivationKind::f32            ? static_cast<double>(k)
+                       : activation_kind(dtype) == ActivationKind::int8_group32 ? 2.0 * static_cast<double>(k) / 32
+                                                                                : static_cast<double>(k) / 256 + 18;
+  const double n = steps + 6, u = 0x1p-24;
+  return n * u / (1 - n * u) * magnitude + 1e-30;
+}
+
+void expect_close(const std::vector<float>& y, const Reference& r, const Matrix& m) {
+  for (size_t i = 0; i < y.size(); ++i)
+    ASSERT_LE(std::abs(double{y[i]} - r.y[i]), error_bound(m.dtype, m.k, r.magnitude[i]))
+        << "element " << i << " is " << y[i] << ", exact " << r.y[i];
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+class MatmulKernels : public testing::TestWithParam<GemmKernel> {};
+
+TEST_P(MatmulKernels, AgreesWithF64Reference) {
+  const DType dtype = GetParam().dtype;
+  for (int64_t k : some_k(dtype))
+    for (int64_t n_rows : {1, 15, 16, 17, 40}) {
+      SCOPED_TRACE("rows " + std::to_string(n_rows) + ", k " + std::to_string(k));
+      const Matrix m = make_matrix(dtype, n_rows, k, 7);
+      const int64_t n_cols = 9;
+      const AlignedBytes columns = pack_columns(activation_kind(dtype), Isa::scalar,
+                                                random_floats(static_cast<size_t>(n_cols * k), 3), n_cols, k);
+      const Reference r = reference(m, unpack_columns(activation_kind(dtype), columns, n_cols, k), n_cols);
+      expect_close(run(GetParam(), m, pack(m), columns, n_cols), r, m);
+    }
+}
+
+// The extremes of every code: sums that would overflow 16 bits if a kernel added too many products.
+TEST_P(MatmulKernels, LargestCodesDoNotSaturate) {
+  const DType dtype = GetParam().dtype;
+  const int64_t k = 512, n_cols = 3;
+  for (Fill fill : {Fill::all_ones, Fill::all_zeros}) {
+    Matrix m = make_matrix(dtype, 16, k, 5, fill);
+    if (dtype == DType::q8_0)  // -128 and 127 too
+      for (size_t i = 0; i < m.rows.size(); ++i)
+        if (i % 34 >= 2) m.rows[i] = fill == Fill::all_ones ? std::byte{0x7F} : std::byte{0x80};
+    std::vector<float> x(static_cast<size_t>(n_cols * k));
+    for (size_t i = 0; i < x.size(); ++i) x[i] = i / 512 == 0 ? 1.0f : i / 512 == 1 ? -1.0f : (i % 2 ? 1.0f : -1.0f);
+    const AlignedBytes columns = pack_columns(activation_kind(dtype), Isa::scalar, x, n_cols, k);
+    expect_close(run(GetParam(), m, pack(m), columns, n_cols),
+                 reference(m, unpack_columns(activation_kind(dtype), columns, n_cols, k), n_cols), m);
+  }
+}
+
+TEST_P(MatmulKernels, EqualsScalarBitForBit) {
+  const DType dtype = GetParam().dtype;
+  const GemmKernel& scalar = select_gemm_kernel(dtype, Isa::scalar);
+  for (int64_t k : some_k(dtype)) {
+    const Matrix m = make_matrix(dtype, 37, k, 11);
+    const AlignedBytes weights = pack(m);
+    for (int64_t n_cols : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 37}) {
+      SCOPED_TRACE("columns " + std::to_string(n_cols) + ", k " + std::to_string(k));
+      const AlignedBytes columns = pack_columns(activation_kind(dtype), Isa::scalar,
+                                                random_floats(static_cast<size_t>(n_cols * k), 2), n_cols, k);
+      ASSERT_TRUE(same_bits(run(GetParam(), m, weights, columns, n_cols), run(scalar, m, weights, columns, n_cols)));
+    }
+  }
+}
+
+TEST_P(MatmulKernels, ColumnsAloneEqualTheBatch) {
+  const DType dtype = GetParam().dtype;
+  const int64_t k = some_k(dtype).back(), n_cols = 37;
+  const Matrix m = make_matrix(dtype, 33, k, 13);
+  const AlignedBytes weights = pack(m);
+  const std::vector<float> x = random_floats(static_cast<size_t>(n_cols * k), 17);
+  const std::vector<float> batch =
+      run(GetParam(), m, weights, pack_columns(activation_kind(dtype), Isa::scalar, x, n_cols, k), n_cols);
+  for (int64_t col = 0; col < n_cols; ++col) {
+    const std::vector<float> one(x.begin() + col * k, x.begin() + (col + 1) * k);
+    const std::vector<float> alone =
+        run(GetParam(), m, weights, pack_columns(activation_kind(dtype), Isa::scalar, one, 1, k), 1);
+    ASSERT_TRUE(same_bits(alone, {batch.begin() + col * m.n_rows, batch.begin() + (col + 1) * m.n_rows})) << col;
+  }
+}
+
+TEST_P(MatmulKernels, PanelRangesWriteOnlyTheirRows) {
+  const DType dtype = GetParam().dtype;
+  const int64_t k = some_k(dtype).back(), n_cols = 9, n_rows = 70;
+  const Matrix m = make_matrix(dtype, n_rows, k, 19);
+  const AlignedBytes weights = pack(m);
+  const AlignedBytes columns =
+      pack_columns(activation_kind(dtype), Isa::scalar, random_floats(static_cast<size_t>(n_cols * k), 23), n_cols, k);
+  const std::vector<float> whole = run(GetParam(), m, weights, columns, n_cols);
+  for (int64_t split = 0; split <= n_panels(n_rows); ++split) {
+    std::vector<float> y(whole.size(), -1.0f);
+    GemmTask task{.weights = weights.data(),
+                  .activations = columns.data(),
+                  .n_rows = n_rows,
+                  .n_cols = n_cols,
+                  .k = k,
+                  .panel_begin = 0,
+                  .panel_end = split,
+                  .y = y.data(),
+                  .y_stride_elems = n_rows};
+    gemm(GetParam(), dtype, task);
+    for (size_t i = 0; i < y.size(); ++i)
+      ASSERT_EQ(y[i], static_cast<int64_t>(i) % n_rows < 16 * split ? whole[i] : -1.0f);
+    task.panel_begin = split;
+    task.panel_end = n_panels(n_rows);
+    gemm(GetParam(), dtype, task);
+    ASSERT_TRUE(same_bits(y, whole));
+  }
+}
+
+// y = scale * sum + bias + residual with the residual in place, and act(gate) * up: all equal scalar, bit for bit.
+TEST_P(MatmulKernels, EpiloguesEqualScalar) {
+  const DType dtype = GetParam().dtype;
+  const GemmKernel& scalar = select_gemm_kernel(dtype, Isa::scalar);
+  const int64_t k = some_k(dtype).back(), n_cols = 9, n_rows = 37;
+  const Matrix gate = make_matrix(dtype, n_rows, k, 29), up = make_matrix(dtype, n_rows, k, 31);
+  const AlignedBytes gate_weights = pack(gate), up_weights = pack(up);
+  const AlignedBytes columns =
+      pack_columns(activation_kind(dtype), Isa::scalar, random_floats(static_cast<size_t>(n_cols * k), 37), n_cols, k);
+  const std::vector<float> bias = random_floats(n_rows, 1), up_bias = random_floats(n_rows, 2);
+  for (bool with_up : {false, true})
+    for (GluKind glu : {GluKind::reglu, GluKind::swiglu, GluKind::geglu, GluKind::geglu_quick}) {
+      std::vector<float> y[2];
+      for (int i = 0; i < 2; ++i) {
+        y[i] = random_floats(static_cast<size_t>(n_cols * n_rows), 41);
+        const Epilogue epilogue{.scale = 0.25f,
+                                .bias = bias.data(),
+                                .residual = with_up ? nullptr : y[i].data(),
+                                .residual_stride_elems = n_rows,
+                                .glu = glu,
+                                .up_scale = 3.0f,
+                                .up_bias = up_bias.data()};
+        gemm(i == 0 ? GetParam() : scalar, dtype,
+             {.weights = gate_weights.data(),
+              .up = with_up ? up_weights.data() : nullptr,
+              .activations = columns.data(),
+              .n_rows = n_rows,
+              .n_cols = n_cols,
+              .k = k,
+              .panel_begin = 0,
+              .panel_end = n_panels(n_rows),
+              .epilogue = epilogue,
+              .y = y[i].data(),
+              .y_stride_elems = n_rows});
+      }
+      ASSERT_TRUE(same_bits(y[0], y[1]));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, MatmulKernels, testing::ValuesIn(runnable_kernels()),
+                         [](const auto& p) { return std::string(p.param.name); });
+
+TEST(MatmulEpilogue, AddsScaleBiasAndResidual) {
+  const Matrix m = make_matrix(DType::f32, 5, 3, 1);
+  const std::vector<float> x = {1, 2, 3}, bias = {1, 2, 3, 4, 5}, residual = {10, 20, 30, 40, 50};
+  const AlignedBytes columns = pack_columns(ActivationKind::f32, Isa::scalar, x, 1, 3), weights = pack(m);
+  const std::vector<float> plain = run(select_gemm_kernel(DType::f32, best_isa()), m, weights, columns, 1);
+  std::vector<float> y(5);
+  gemm(select_gemm_kernel(DType::f32, best_isa()), DType::f32,
+       {.weights = weights.data(),
+        .activations = columns.data(),
+        .n_rows = 5,
+        .n_cols = 1,
+        .k = 3,
+        .panel_end = 1,
+        .epilogue = {.scale = 2.0f, .bias = bias.data(), .residual = residual.data(), .residual_stride_elems = 5},
+        .y = y.data(),
+        .y_stride_elems = 5});
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(y[i], 2.0f * plain[i] + bias[i] + residual[i]);
+}
+
+// act(gate) * up against the formulas in f64. gate = x and up = 1: y is the activation itself.
+TEST(MatmulEpilogue, ActivationsFollowTheirFormulas) {
+  const int64_t n = 4001;
+  std::vector<float> x(n);
+  for (int64_t i = 0; i < n; ++i) x[static_cast<size_t>(i)] = static_cast<float>(i - 2000) * 0.01f;
+  x[0] = -1e30f, x[1] = 1e30f, x[2] = -100.0f, x[3] = 100.0f;
+  Matrix one{DType::f32, 1, 1, std::vector<std::byte>(4)};
+  const float f1 = 1.0f;
+  std::memcpy(one.rows.data(), &f1, 4);
+  const Matrix zero{DType::f32, 1, 1, std::vector<std::byte>(4)};
+  const AlignedBytes gate = pack(one), up = pack(zero),
+                     columns = pack_columns(ActivationKind::f32, Isa::scalar, x, n, 1);
+  const auto sigmoid_argument = [](GluKind kind, double v) {
+    switch (kind) {
+      case GluKind::reglu:
+        return v > 0 ? 1e9 : -1e9;
+      case GluKind::swiglu:
+        return v;
+      case GluKind::geglu:
+        return 2 * std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
+      case GluKind::geglu_quick:
+        return 1.702 * v;
+    }
+    return 0.0;
+  };
+  for (GluKind kind : {GluKind::reglu, GluKind::swiglu, GluKind::geglu, GluKind::geglu_quick}) {
+    std::vector<float> y(n);
+    gemm(select_gemm_kernel(DType::f32, best_isa()), DType::f32,
+         {.weights = gate.data(),
+          .up = up.data(),
+          .activations = columns.data(),
+          .n_rows = 1,
+          .n_cols = n,
+          .k = 1,
+          .panel_end = 1,
+          .epilogue = {.glu = kind, .up_bias = &f1},
+          .y = y.data(),
+          .y_stride_elems = 1});
+    for (size_t i = 0; i < y.size(); ++i) {
+      const double v = double{x[i]}, z = sigmoid_argument(kind, v), e = v / (1 + std::exp(-z));
+      // e^-z: 3 ulp, and 4 roundings of its argument weigh |z| each; below e^-88 it is clamped (absolute term)
+      const double bound = std::abs(e) * (8 + 4 * std::min(88.0, std::abs(z))) * 0x1p-24 + std::abs(v) * 1e-37;
+      ASSERT_LE(std::abs(double{y[i]} - e), bound) << "kind " << static_cast<int>(kind) << " x " << x[i];
+    }
+  }
+}
+
+// Types without kernels of their own: decoded panel by panel.
+TEST(MatmulRaw, DecodedTypesAgreeWithReference) {
+  for (DType dtype : {DType::iq4_nl, DType::q2_k, DType::tq2_0, DType::q2_0}) {
+    SCOPED_TRACE(dtype_name(dtype));
+    ASSERT_TRUE(is_raw(dtype));
+    const int64_t k = 512, n_cols = 9;
+    const Matrix m = make_matrix(dtype, 37, k, 43);
+    const AlignedBytes weights = pack(m);
+    ASSERT_EQ(std::memcmp(weights.data(), m.rows.data(), m.rows.size()), 0);
+    const AlignedBytes columns =
+        pack_columns(ActivationKind::f32, Isa::scalar, random_floats(static_cast<size_t>(n_cols * k), 47), n_cols, k);
+    const std::vector<float> y = run(select_gemm_kernel(dtype, best_isa()), m, weights, columns, n_cols);
+    expect_close(y, reference(m, unpack_columns(ActivationKind::f32, columns, n_cols, k), n_cols), m);
+    EXPECT_TRUE(same_bits(y, run(select_gemm_kernel(dtype, Isa::scalar), m, weights, columns, n_cols)));
+  }
+}
+
+TEST(MatmulRaw, GluDecodesBothMatrices) {
+  const int64_t k = 256, n_rows = 20, n_cols = 2;
+  const Matrix gate = make_matrix(DType::iq4_nl, n_rows, k, 1), up = make_matrix(DType::iq4_nl, n_rows, k, 2);
+  const AlignedBytes g = pack(gate), u = pack(up);
+  const AlignedBytes columns =
+      pack_columns(ActivationKind::f32, Isa::scalar, random_floats(static_cast<size_t>(n_cols * k), 3), n_cols, k);
+  const GemmKernel& kernel = select_gemm_kernel(DType::iq4_nl, best_isa());
+  const std::vector<float> gates = run(kernel, gate, g, columns, n_cols), ups = run(kernel, up, u, columns, n_cols);
+  std::vector<float> y(gates.size());
+  AlignedBytes scratch(gemm_scratch_bytes(DType::iq4_nl, k, true));
+  gemm(kernel, DType::iq4_nl,
+       {.weights = g.data(),
+        .up = u.data(),
+        .activations = columns.data(),
+        .n_rows = n_rows,
+        .n_cols = n_cols,
+        .k = k,
+        .panel_end = n_panels(n_rows),
+        .epilogue = {.glu = GluKind::reglu},
+        .y = y.data(),
+        .y_stride_elems = n_rows,
+        .scratch = scratch.data()});
+  for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], std::max(0.0f, gates[i]) * ups[i]);
+}
+
+TEST(MatmulPack, PanelRangesEqualTheWhole) {
+  for (const PackedFormat& format : kPackedFormats) {
+    const Matrix m = make_matrix(format.dtype, 41, 256, 53);
+    const AlignedBytes whole = pack(m);
+    AlignedBytes parts(whole.size());
+    for (int64_t p = 0; p < n_panels(m.n_rows); ++p)
+      pack_weights(format.dtype, {m.rows.data(), m.row_bytes(), m.n_rows, m.k, p, p + 1, parts.data()});
+    EXPECT_EQ(std::memcmp(whole.data(), parts.data(), whole.size()), 0) << dtype_name(format.dtype);
+  }
+}
+
+TEST(MatmulSelect, ForcedInstructionSetOrScalar) {
+  for (const PackedFormat& format : kPackedFormats)
+    for (const IsaRow& row : kIsas)
+      if (isa_available(row.isa)) {
+        EXPECT_EQ(select_gemm_kernel(format.dtype, row.isa).isa, row.isa);
+      }
+}
+
+}  // namespace
+}  // namespace tokamak::cpu::test
