@@ -24,6 +24,7 @@ inline constexpr uint64_t kMinAlignment = 8;          // so that f64 and i64 ten
 inline constexpr uint64_t kMaxAlignment = 16u << 20;  // padding stays small; 2^31 in a file is an attack, not a wish
 inline constexpr uint64_t kMaxKeyBytes = 65534;       // 65,535 and more is refused
 inline constexpr uint64_t kMaxTensorNameBytes = 63;
+inline constexpr uint64_t kMaxEntries = 1u << 20;  // metadata entries, and tensors, of one file
 
 enum class GgufType : uint8_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
 

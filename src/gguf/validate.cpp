@@ -123,7 +123,10 @@ Result<void> GgufValidator::check_version(uint32_t version) const {
 
 Result<void> GgufValidator::check_count(uint64_t n, uint64_t min_n_bytes, std::string_view what) const {
   const uint64_t most = cursor_.left() / min_n_bytes;
-  if (n <= most) return {};
+  if (n <= most && n <= kMaxEntries) return {};
+  if (n <= most)
+    return fail(ErrorCode::bad_file, fmt::format("declares {} {}, allowed are at most {}", n, what, kMaxEntries), "",
+                cursor_.offset(), kDamagedHint);
   return fail(ErrorCode::bad_file,
               fmt::format("declares {} {}, but the {} bytes left hold at most {}", n, what, cursor_.left(), most), "",
               cursor_.offset(), kTruncatedHint);
@@ -225,7 +228,7 @@ Result<void> GgufValidator::read_array(GgufValue& value, std::string_view thing)
 
 Result<void> GgufValidator::check_bools(const GgufValue& value, std::string_view thing) const {
   if (value.element_type_ != GgufType::boolean) return {};
-  for (const std::byte b : value.raw_)
+  for (const std::byte& b : value.raw_)
     if (std::to_integer<int>(b) > 1)
       return fail(ErrorCode::bad_metadata, fmt::format("a bool is {}, must be 0 or 1", std::to_integer<int>(b)), thing,
                   static_cast<uint64_t>(&b - bytes_.data()), kDamagedHint);

@@ -155,19 +155,18 @@ Result<std::string_view> GgufValue::to_string() const {
 }
 
 Result<std::vector<int64_t>> GgufValue::to_ints() const {
-  const GgufTypeRow& row = gguf_type_row(element_type_);
+  const size_t n_bytes = gguf_type_row(element_type_).n_bytes;
+  if (n_bytes == 0 || element_type_ == GgufType::f32 || element_type_ == GgufType::f64)
+    return wrong_type("an integer or an array of integers");
+  const GgufType stored = element_type_ == GgufType::boolean ? GgufType::u8 : element_type_;
   std::vector<int64_t> out;
-  out.reserve(row.n_bytes == 0 ? 0 : raw_.size() / row.n_bytes);  // bytes really present
-  for (size_t i = 0; row.n_bytes != 0 && i < n_elements_; ++i) {
-    const std::byte* p = raw_.data() + i * row.n_bytes;
-    const auto integer = element_type_ == GgufType::boolean ? widen<uint8_t>(p) : load_integer(element_type_, p);
-    if (!integer) break;
-    const auto small = as_i64(*integer);
-    if (!small) return out_of_range(fmt::format("{} at index {}", integer->to_text(), i), "less than 2^63");
+  out.reserve(raw_.size() / n_bytes);  // bytes really present
+  for (size_t i = 0; i < n_elements_; ++i) {
+    const WideInt integer = *load_integer(stored, raw_.data() + i * n_bytes);
+    const auto small = as_i64(integer);
+    if (!small) return out_of_range(fmt::format("{} at index {}", integer.to_text(), i), "less than 2^63");
     out.push_back(*small);
   }
-  const bool numeric = row.n_bytes != 0 && element_type_ != GgufType::f32 && element_type_ != GgufType::f64;
-  if (!numeric) return wrong_type("an integer or an array of integers");
   return out;
 }
 
