@@ -38,17 +38,17 @@ template <class V>
 // x^3); geglu_quick: x sigmoid(1.702 x). Source: Shazeer 2020 (arXiv:2002.05202), Hendrycks & Gimpel 2016
 // (arXiv:1606.08415).
 template <class V>
-[[gnu::always_inline]] inline typename V::F glu_activation(GluKind kind, const typename V::F& x) {
+[[gnu::always_inline]] inline typename V::F glu_activation(GemmGlu kind, const typename V::F& x) {
   switch (kind) {
-    case GluKind::reglu:
+    case GemmGlu::reglu:
       return V::max(V::zero(), x);
-    case GluKind::geglu: {
+    case GemmGlu::geglu: {
       const auto cubic = V::fma(V::mul(V::set1(0.044715f), V::mul(x, x)), x, x);
       return times_sigmoid<V>(x, V::mul(V::set1(1.5957691216057308f), cubic));
     }
-    case GluKind::geglu_quick:
+    case GemmGlu::geglu_quick:
       return times_sigmoid<V>(x, V::mul(V::set1(1.702f), x));
-    case GluKind::swiglu:
+    case GemmGlu::swiglu:
       break;
   }
   return times_sigmoid<V>(x, x);

@@ -41,15 +41,15 @@ void pack_activations(ActivationKind kind, Isa isa, const PackActivationsTask& t
 // ---- Multiplication ----
 
 // act(gate) * up. The activation is a polynomial with one fma sequence for all instruction sets (math_template.h).
-enum class GluKind : uint8_t { reglu, swiglu, geglu, geglu_quick };
+enum class GemmGlu : uint8_t { reglu, swiglu, geglu, geglu_quick };
 
 struct Epilogue {
   float scale = 1.0f;               // y = scale * sum (+ bias) (+ residual)
   const float* bias = nullptr;      // f32 [n_rows] or null
   const float* residual = nullptr;  // f32 [n_cols, n_rows] or null; may be y itself (same stride), no other overlap
   int64_t residual_stride_elems = 0;
-  GluKind glu =
-      GluKind::swiglu;  // used when GemmTask::up is set: y = act(scale * gate + bias) * (up_scale * up + up_bias)
+  GemmGlu glu =
+      GemmGlu::swiglu;  // used when GemmTask::up is set: y = act(scale * gate + bias) * (up_scale * up + up_bias)
   float up_scale = 1.0f;
   const float* up_bias = nullptr;
 };
