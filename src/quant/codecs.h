@@ -64,10 +64,12 @@ inline constexpr auto kCodecs = std::to_array<Codec>({
     {DType::q2_0, decode_q2_0, encode_q2_0, fault_q2_0},
 });
 
+// Decoders are not compared with null here: GCC does not take that for a constant under -fsanitize=undefined. A row
+// without one fails its golden test.
 constexpr bool codecs_match_dtypes() {
   if (kCodecs.size() != kDTypes.size()) return false;
   for (size_t i = 0; i < kCodecs.size(); ++i)
-    if (kCodecs[i].id != kDTypes[i].id || kCodecs[i].decode == nullptr) return false;
+    if (kCodecs[i].id != kDTypes[i].id) return false;
   return true;
 }
 static_assert(codecs_match_dtypes());

@@ -37,9 +37,7 @@ const char* fault_if(bool bad) { return bad ? "an element is inf or NaN" : nullp
 
 }  // namespace
 
-void decode_f32(const std::byte* blocks, int64_t n, float* out) {
-  std::memcpy(out, blocks, static_cast<size_t>(n) * 4);
-}
+void decode_f32(const std::byte* blocks, int64_t n, float* out) { decode_plain<float>(blocks, n, out, cast_to_f32); }
 void decode_f16(const std::byte* blocks, int64_t n, float* out) { decode_plain<uint16_t>(blocks, n, out, f16_to_f32); }
 void decode_bf16(const std::byte* blocks, int64_t n, float* out) {
   decode_plain<uint16_t>(blocks, n, out, bf16_to_f32);
@@ -50,9 +48,7 @@ void decode_i16(const std::byte* blocks, int64_t n, float* out) { decode_plain<i
 void decode_i32(const std::byte* blocks, int64_t n, float* out) { decode_plain<int32_t>(blocks, n, out, cast_to_f32); }
 void decode_i64(const std::byte* blocks, int64_t n, float* out) { decode_plain<int64_t>(blocks, n, out, cast_to_f32); }
 
-void encode_f32(const float* x, int64_t n, const float*, std::byte* blocks) {
-  std::memcpy(blocks, x, static_cast<size_t>(n) * 4);
-}
+void encode_f32(const float* x, int64_t n, const float*, std::byte* b) { encode_plain<float>(x, n, b, cast_to_f32); }
 void encode_f16(const float* x, int64_t n, const float*, std::byte* b) { encode_plain<uint16_t>(x, n, b, f32_to_f16); }
 void encode_bf16(const float* x, int64_t n, const float*, std::byte* b) {
   encode_plain<uint16_t>(x, n, b, f32_to_bf16);
