@@ -139,7 +139,7 @@ TEST_P(MatmulKernels, EpiloguesEqualScalar) {
       pack_columns(activation_kind(dtype), Isa::scalar, random_floats(static_cast<size_t>(n_cols * k), 37), n_cols, k);
   const std::vector<float> bias = random_floats(n_rows, 1), up_bias = random_floats(n_rows, 2);
   for (bool with_up : {false, true})
-    for (GluKind glu : {GluKind::reglu, GluKind::swiglu, GluKind::geglu, GluKind::geglu_quick}) {
+    for (GemmGlu glu : {GemmGlu::reglu, GemmGlu::swiglu, GemmGlu::geglu, GemmGlu::geglu_quick}) {
       std::vector<float> y[2];
       for (int i = 0; i < 2; ++i) {
         y[i] = random_floats(static_cast<size_t>(n_cols * n_rows), 41);
@@ -201,20 +201,20 @@ TEST(MatmulEpilogue, ActivationsFollowTheirFormulas) {
   const Matrix zero{DType::f32, 1, 1, std::vector<std::byte>(4)};
   const AlignedBytes gate = pack(one), up = pack(zero),
                      columns = pack_columns(ActivationKind::f32, Isa::scalar, x, n, 1);
-  const auto sigmoid_argument = [](GluKind kind, double v) {
+  const auto sigmoid_argument = [](GemmGlu kind, double v) {
     switch (kind) {
-      case GluKind::reglu:
+      case GemmGlu::reglu:
         return v > 0 ? 1e9 : -1e9;
-      case GluKind::swiglu:
+      case GemmGlu::swiglu:
         return v;
-      case GluKind::geglu:
+      case GemmGlu::geglu:
         return 2 * std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
-      case GluKind::geglu_quick:
+      case GemmGlu::geglu_quick:
         return 1.702 * v;
     }
     return 0.0;
   };
-  for (GluKind kind : {GluKind::reglu, GluKind::swiglu, GluKind::geglu, GluKind::geglu_quick}) {
+  for (GemmGlu kind : {GemmGlu::reglu, GemmGlu::swiglu, GemmGlu::geglu, GemmGlu::geglu_quick}) {
     std::vector<float> y(n);
     gemm(select_gemm_kernel(DType::f32, best_isa()), DType::f32,
          {.weights = gate.data(),
@@ -271,7 +271,7 @@ TEST(MatmulRaw, GluDecodesBothMatrices) {
         .n_cols = n_cols,
         .k = k,
         .panel_end = n_panels(n_rows),
-        .epilogue = {.glu = GluKind::reglu},
+        .epilogue = {.glu = GemmGlu::reglu},
         .y = y.data(),
         .y_stride_elems = n_rows,
         .scratch = scratch.data()});
