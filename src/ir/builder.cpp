@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "ir/verify.h"
+
 namespace tokamak::ir {
 
 GraphBuilder::GraphBuilder(std::string name) { graph_.name = std::move(name); }
@@ -150,6 +154,7 @@ Result<Graph> GraphBuilder::finish() {
   names_.clear();
   Graph graph = std::exchange(graph_, {});
   if (error_) return *std::exchange(error_, {});
+  TRY(verify(graph));
   return graph;
 }
 

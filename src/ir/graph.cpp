@@ -49,6 +49,17 @@ OpCost node_cost(const Graph& graph, const Node& node) {
   return op_row(node.op).cost(operand_types(graph, node), operand_type(graph.value(node.output)), node.attrs);
 }
 
+std::string member_ops(const Graph& graph, const Group& group) {
+  std::string out;
+  for (NodeId id : group.nodes) {
+    const OpRow& row = op_row(graph.node(id).op);
+    if (row.is_view) continue;
+    if (!out.empty()) out += '+';
+    out += row.name;
+  }
+  return out;
+}
+
 std::vector<std::vector<NodeId>> readers_of(const Graph& graph) {
   std::vector<std::vector<NodeId>> readers(graph.values.size());
   for (NodeId n = 0; n < graph.nodes.size(); ++n)

@@ -91,6 +91,9 @@ OperandType operand_type(const Value& value);
 std::vector<OperandType> operand_types(const Graph& graph, const Node& node);
 OpCost node_cost(const Graph& graph, const Node& node);
 
+// "RMS_NORM+MUL": the ops of a group's members without views.
+std::string member_ops(const Graph& graph, const Group& group);
+
 // Nodes that read a value (not through views), in execution order; a node that reads it twice is listed once.
 std::vector<std::vector<NodeId>> readers_of(const Graph& graph);
 
