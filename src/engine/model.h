@@ -26,6 +26,7 @@ class Model {
   const GgufFile& file() const { return file_; }
   const arch::Hparams& hparams() const { return hparams_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
+  std::shared_ptr<const Tokenizer> shared_tokenizer() const { return tokenizer_; }
   // tokenizer.chat_template of the file; empty when it has none.
   const std::string& chat_template() const { return chat_template_; }
   const std::filesystem::path& path() const { return path_; }
@@ -33,14 +34,14 @@ class Model {
   std::string name() const;
   uint64_t n_params() const;
 
-  Model(std::filesystem::path path, GgufFile file, arch::Hparams hparams, std::unique_ptr<const Tokenizer> tokenizer,
+  Model(std::filesystem::path path, GgufFile file, arch::Hparams hparams, std::shared_ptr<const Tokenizer> tokenizer,
         std::string chat_template);
 
  private:
   std::filesystem::path path_;
   GgufFile file_;
   arch::Hparams hparams_;
-  std::unique_ptr<const Tokenizer> tokenizer_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
   std::string chat_template_;
 };
 

@@ -69,10 +69,10 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> mo
   const auto lookup = [&model](std::string_view name) -> Result<WeightSource> {
     const GgufTensor* tensor = model->file().find_tensor(name);
     if (!tensor) return Error{.code = ErrorCode::bad_tensor, .what = "no such tensor", .where = std::string(name)};
-    return WeightSource{.dtype = tensor->type,
-                        .shape = tensor->shape,
-                        .data = tensor->data,
-                        .forget = [&file = model->file(), tensor] { file.forget(*tensor); }};
+    return WeightSource{
+        .dtype = tensor->type, .shape = tensor->shape, .data = tensor->data, .forget = [&file = model->file(), tensor] {
+          file.forget(*tensor);
+        }};
   };
   std::unique_ptr<Weights> weights = TRY(backend->load(graph, lookup, progress));
   std::unique_ptr<KvCache> kv = TRY(backend->make_kv(config));

@@ -1,0 +1,108 @@
+#include "backend/cpu/backend.h"
+
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "backend/cpu/lower.h"
+#include "backend/cpu/program.h"
+#include "backend/cpu/weights.h"
+#include "fuse/matcher.h"
+#include "ir/pass.h"
+#include "ir/plan.h"
+
+namespace tokamak {
+
+namespace cpu {
+namespace {
+
+constexpr int64_t kMaxThreads = 1024;
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "unknown CPU";
+}
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend(Isa isa, std::unique_ptr<ThreadPool> pool) : isa_(isa), pool_(std::move(pool)) {}
+
+  std::string_view name() const override { return "cpu"; }
+  std::string description() const override {
+    return fmt::format("{}, {} thread{}, {}", cpu_name(), pool_->n_threads(), pool_->n_threads() == 1 ? "" : "s",
+                       isa_name(isa_));
+  }
+
+  Result<std::unique_ptr<Weights>> load(const ir::Graph& graph, const WeightLookup& lookup,
+                                        const Progress& progress) override {
+    return std::unique_ptr<Weights>(TRY(CpuWeights::load(graph, lookup, progress, *pool_)));
+  }
+
+  Result<std::unique_ptr<KvCache>> make_kv(const KvConfig& config) override {
+    return std::unique_ptr<KvCache>(TRY(CpuKv::create(config)));
+  }
+
+  Result<std::unique_ptr<Program>> compile(ir::Graph graph, const Weights& weights, KvCache& kv,
+                                           const CompileOptions& options) override {
+    const bool fusion = options.fusion && stats_.enabled();
+    const std::vector<ir::Pass> passes = {
+        ir::simplify_pass(),
+        {.name = "fuse",
+         .run = [&](ir::Graph& g) -> Result<void> { return fuse::fuse(g, supports_rule, fusion), Result<void>(); },
+         .when_disabled = [](ir::Graph& g) -> Result<void> { return fuse::fuse(g, {}, false), Result<void>(); }}};
+    TRY(ir::run_passes(
+        graph, passes,
+        {.disabled = options.disabled_passes, .dump_after = options.dump_after, .dump_sink = options.dump_sink}));
+    stats_.record(graph);
+    const std::vector<bool> elided = elided_values(graph);
+    const ir::Plan plan = TRY(ir::plan_buffers(graph, [&](ir::ValueId id) { return elided[id]; }));
+    auto& cpu_kv = dynamic_cast<CpuKv&>(kv);
+    auto program = std::make_unique<CpuProgram>(std::move(graph), cpu_kv, *pool_);
+    Lowering lowering(program->graph(), plan, dynamic_cast<const CpuWeights&>(weights), cpu_kv, isa_,
+                      pool_->n_threads());
+    for (const ir::Group& group : program->graph().groups) lowering.lower(group);
+    program->set_steps(lowering.take_steps(), lowering.arena_bytes());
+    TRY(cpu_kv.reserve_arena(lowering.arena_bytes()));
+    return std::unique_ptr<Program>(std::move(program));
+  }
+
+  fuse::Stats& fusion_stats() override { return stats_; }
+
+ private:
+  Isa isa_;
+  std::unique_ptr<ThreadPool> pool_;
+  fuse::Stats stats_;
+};
+
+Result<Isa> choose_isa(std::string_view name) {
+  if (name == "auto") return best_isa();
+  const std::optional<Isa> isa = find_isa(name);
+  std::string available;
+  for (const IsaRow& row : kIsas)
+    if (isa_available(row.isa)) available += (available.empty() ? "" : ", ") + std::string(row.name);
+  if (!isa || !isa_available(*isa))
+    return Error{.code = ErrorCode::bad_argument,
+                 .what = isa ? fmt::format("this machine or build cannot run {} kernels", name)
+                             : fmt::format("there is no instruction set '{}'", name),
+                 .where = "--isa",
+                 .hint = "available: auto, " + available};
+  return *isa;
+}
+
+}  // namespace
+}  // namespace cpu
+
+Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
+  const cpu::Isa isa = TRY(cpu::choose_isa(options.isa));
+  const int64_t n_threads = options.n_threads == 0 ? usable_cpus() : options.n_threads;
+  if (n_threads < 1 || n_threads > cpu::kMaxThreads)
+    return Error{.code = ErrorCode::bad_argument,
+                 .what = fmt::format("{} is outside 1..{}", n_threads, cpu::kMaxThreads),
+                 .where = "--threads"};
+  std::unique_ptr<ThreadPool> pool = TRY(ThreadPool::create(static_cast<int>(n_threads)));
+  return std::unique_ptr<Backend>(std::make_unique<cpu::CpuBackend>(isa, std::move(pool)));
+}
+
+}  // namespace tokamak

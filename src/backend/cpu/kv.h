@@ -1,0 +1,48 @@
+// The KV cache of one session on the CPU, with what every program of that session shares: the arena for intermediate
+// values (one program runs at a time) and what attention needs to know about the step at hand.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/ops/attention.h"
+#include "backend/cpu/ops/kv_cache.h"
+#include "base/buffer.h"
+
+namespace tokamak::cpu {
+
+class CpuKv : public KvCache {
+ public:
+  // Errors: those of KvStorage::create.
+  static Result<std::unique_ptr<CpuKv>> create(const KvConfig& config);
+
+  const KvConfig& config() const override { return config_; }
+  std::vector<MemoryUse> memory() const override;
+  const KvStorage& storage() const { return storage_; }
+
+  // Grows the arena; programs keep offsets, never addresses. Not while a program runs.
+  Result<void> reserve_arena(uint64_t n_bytes);
+  std::byte* arena() { return arena_.data(); }
+
+  // Index of the tiles for layers whose query heads share key heads in groups of `group`.
+  size_t tiling(int64_t group);
+
+  // Before a run: sequences and tiles of this step.
+  void begin_step(const StepInputs& inputs);
+  std::span<const AttentionSequence> sequences() const { return sequences_; }
+  std::span<const AttentionTile> tiles(size_t tiling) const { return tilings_[tiling].tiles; }
+
+ private:
+  struct Tiling {
+    int64_t group = 1;
+    std::vector<AttentionTile> tiles;
+  };
+  KvConfig config_;
+  KvStorage storage_;
+  Buffer arena_;
+  std::vector<Tiling> tilings_;
+  std::vector<AttentionSequence> sequences_;
+};
+
+}  // namespace tokamak::cpu

@@ -1,0 +1,201 @@
+#include "backend/cpu/lower.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace tokamak::cpu {
+
+namespace {
+constexpr size_t kPackSlots = 4;
+constexpr uint64_t kRegionAlignment = 64;
+uint64_t aligned(uint64_t n_bytes) { return (n_bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment; }
+
+struct PackStep : Step {
+  ActivationKind kind = ActivationKind::f32;
+  Isa isa = Isa::scalar;
+  Rows x;
+  Ref out;
+
+  void run(const RunContext& context, int thread_idx, int n_threads) const override {
+    const WorkRange columns = split_range(x.n_rows, thread_idx, n_threads);
+    if (columns.begin == columns.end) return;
+    pack_activations(kind, isa,
+                     {.x = context.f32(x.ref),
+                      .x_stride_elems = x.stride_elems,
+                      .n_cols = x.n_rows,
+                      .k = x.n,
+                      .col_begin = columns.begin,
+                      .col_end = columns.end,
+                      .out = context.bytes(out)});
+  }
+};
+}  // namespace
+
+Lowering::Lowering(const ir::Graph& g, const ir::Plan& plan, const CpuWeights& w, CpuKv& cache, Isa instruction_set,
+                   int n_threads)
+    : graph(g), weights(w), kv(cache), isa(instruction_set), plan_(plan), n_threads_(n_threads) {
+  arena_bytes_ = plan.n_bytes;
+  reserve_matmul_regions();
+  reserve_attention_regions();
+}
+
+Ref Lowering::region(uint64_t n_bytes) {
+  arena_bytes_ = aligned(arena_bytes_);
+  const Ref out{.where = Ref::Where::arena, .offset = arena_bytes_, .n_bytes = n_bytes};
+  arena_bytes_ += n_bytes;
+  return out;
+}
+
+void Lowering::reserve_matmul_regions() {
+  int64_t packed = 0;
+  for (const ir::Node& node : graph.nodes) {
+    if (node.op != ir::Op::mul_mat) continue;
+    const ir::Value &weight = value(node.inputs[0]), &x = value(node.inputs[1]);
+    const int64_t k = weight.shape.row_elems();
+    packed = std::max(packed, activation_bytes(activation_kind(weight.dtype), x.shape.n_rows(), k));
+    scratch_stride_ = std::max<uint64_t>(scratch_stride_, gemm_scratch_bytes(weight.dtype, k, true));
+  }
+  scratch_stride_ = aligned(scratch_stride_);
+  scratch_ = region(scratch_stride_ * static_cast<uint64_t>(n_threads_));
+  for (size_t i = 0; i < kPackSlots; ++i) slots_.push_back({.ref = region(static_cast<uint64_t>(packed))});
+}
+
+void Lowering::reserve_attention_regions() {
+  int64_t floats = 0;
+  for (const ir::Node& node : graph.nodes)
+    if (node.op == ir::Op::flash_attn_ext)
+      floats = std::max(floats, attention_scratch_floats(value(node.inputs[1]).shape[2], value(node.output).shape[2]));
+  attention_scratch_stride_ = aligned(static_cast<uint64_t>(floats) * sizeof(float));
+  attention_scratch_ = region(attention_scratch_stride_ * static_cast<uint64_t>(n_threads_));
+}
+
+Ref Lowering::attention_partials(int64_t n_floats) {
+  const uint64_t n_bytes = static_cast<uint64_t>(n_floats) * sizeof(float);
+  if (attention_partials_.n_bytes < n_bytes) attention_partials_ = region(n_bytes);
+  return attention_partials_;
+}
+
+Rows Lowering::rows(ir::ValueId id) const {
+  const ir::Value& v = value(id);
+  const ir::ValueId storage = graph.storage_of(id);
+  Rows out{.n_rows = v.shape.n_rows(), .n = v.shape.row_elems(), .stride_elems = v.row_stride_elems};
+  for (size_t i = 0; i < graph.outputs.size(); ++i)
+    if (graph.storage_of(graph.outputs[i]) == storage) out.ref = {.where = Ref::Where::output, .offset = i};
+  if (out.ref.where == Ref::Where::none) {
+    CHECK(plan_.is_placed(id), id);
+    const int64_t span = (out.n_rows - 1) * out.stride_elems + out.n;
+    out.ref = {.where = Ref::Where::arena,
+               .offset = plan_.offsets[id],
+               .n_bytes = static_cast<uint64_t>(span) * sizeof(float)};
+  }
+  return out;
+}
+
+Ref Lowering::pack(ir::ValueId x, ActivationKind kind) {
+  for (const Slot& slot : slots_)
+    if (slot.value == x && slot.kind == kind) return slot.ref;
+  Slot& slot = slots_[next_slot_];
+  next_slot_ = (next_slot_ + 1) % slots_.size();
+  slot.value = x;
+  slot.kind = kind;
+  const Rows source = rows(x);
+  slot.ref.n_bytes = static_cast<uint64_t>(activation_bytes(kind, source.n_rows, source.n));
+  PackStep& step = add<PackStep>(activation_format(kind).name);
+  step.report.what += " (input packed)";
+  step.report.label = "pack";
+  step.report.operations = 0;
+  step.report.bytes = static_cast<double>(source.total()) * sizeof(float) + static_cast<double>(slot.ref.n_bytes);
+  step.kind = kind;
+  step.isa = isa;
+  step.x = source;
+  step.out = slot.ref;
+  step.split = Split::tokens;
+  step.n_split = source.n_rows;
+  step.reads = {source.ref};
+  step.writes = {slot.ref};
+  return slot.ref;
+}
+
+void Lowering::describe(Step& step, std::string_view kernel, std::string_view note) const {
+  StepReport& report = step.report;
+  report.label = fuse::group_label(graph, *group_);
+  report.kernel = kernel;
+  report.note = note;
+  const std::vector<ir::NodeId> nodes = fuse::pattern_nodes(graph, *group_);
+  for (ir::NodeId id : nodes) {
+    const ir::Node& node = graph.node(id);
+    std::vector<ir::OperandType> types;
+    for (ir::ValueId input : node.inputs) types.push_back({value(input).dtype, value(input).shape});
+    const ir::Value& result = value(node.output);
+    const ir::OpCost cost = ir::op_row(node.op).cost(types, {result.dtype, result.shape}, node.attrs);
+    report.operations += cost.operations;
+    report.bytes += cost.bytes;
+    if (id == nodes.front()) continue;
+    // What passes from one member to the next never reaches memory: not written, not read again.
+    const ir::Value& passed = value(graph.node(nodes.front()).output);
+    report.bytes -=
+        2.0 * static_cast<double>(dtype_bytes(passed.dtype, static_cast<uint64_t>(passed.shape.n_elements())));
+  }
+  report.what = graph.node(nodes.front()).name;
+  if (nodes.size() > 1) report.what += ".." + graph.node(nodes.back()).name;
+}
+
+std::vector<bool> elided_values(const ir::Graph& graph) {
+  std::vector<const ir::Group*> group_of(graph.nodes.size());
+  for (const ir::Group& group : graph.groups)
+    for (ir::NodeId node : group.nodes) group_of[node] = &group;
+  std::vector<bool> elided(graph.values.size());
+  for (const ir::Group& group : graph.groups) {
+    if (group.rule == UINT16_MAX) continue;
+    for (ir::NodeId node : group.nodes) elided[graph.storage_of(graph.node(node).output)] = true;
+  }
+  const auto keep = [&](ir::ValueId id) { elided[graph.storage_of(id)] = false; };
+  for (const ir::Group& group : graph.groups) keep(graph.node(group.nodes.back()).output);
+  for (ir::ValueId id : graph.outputs) keep(id);
+  for (size_t node = 0; node < graph.nodes.size(); ++node) {
+    for (ir::ValueId input : graph.nodes[node].inputs) {
+      const ir::NodeId producer = graph.value(graph.storage_of(input)).producer;
+      if (producer == ir::kNone || group_of[producer] != group_of[node]) keep(input);
+    }
+  }
+  return elided;
+}
+
+namespace {
+template <class Row, class Key>
+const Row* find_row(std::initializer_list<std::span<const Row>> tables, Key Row::*member, Key key) {
+  for (std::span<const Row> table : tables)
+    for (const Row& row : table)
+      if (row.*member == key) return &row;
+  return nullptr;
+}
+
+const RuleLowering* rule_lowering(fuse::RuleId rule) {
+  return find_row({matmul_rule_lowerings(), row_rule_lowerings(), attention_rule_lowerings()}, &RuleLowering::rule,
+                  rule);
+}
+const OpLowering* op_lowering(ir::Op op) {
+  return find_row({matmul_lowerings(), row_lowerings(), attention_lowerings()}, &OpLowering::op, op);
+}
+}  // namespace
+
+bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, std::span<const ir::NodeId> nodes) {
+  const RuleLowering* row = rule_lowering(rule.id);
+  return row && (!row->supports || row->supports(graph, nodes));
+}
+
+void Lowering::lower(const ir::Group& group) {
+  const std::vector<ir::NodeId> nodes = fuse::pattern_nodes(graph, group);
+  if (nodes.empty()) return;  // views only
+  group_ = &group;
+  if (group.rule != UINT16_MAX) {
+    rule_lowering(static_cast<fuse::RuleId>(group.rule))->lower(*this, nodes);
+  } else {
+    const OpLowering* row = op_lowering(graph.node(nodes[0]).op);
+    CHECK(row != nullptr, ir::op_row(graph.node(nodes[0]).op).name);
+    row->lower(*this, nodes);
+  }
+}
+
+}  // namespace tokamak::cpu

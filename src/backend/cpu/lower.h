@@ -1,0 +1,115 @@
+// Turns a fused graph into CPU steps: one lowering function per op and per fusion rule, found through one table.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/matmul/matmul.h"
+#include "backend/cpu/program.h"
+#include "fuse/rules.h"
+#include "ir/graph.h"
+#include "ir/plan.h"
+
+namespace tokamak::cpu {
+
+// What the steps of one graph are built from and into.
+class Lowering {
+ public:
+  Lowering(const ir::Graph& graph, const ir::Plan& plan, const CpuWeights& weights, CpuKv& kv, Isa isa, int n_threads);
+
+  const ir::Graph& graph;
+  const CpuWeights& weights;
+  CpuKv& kv;
+  const Isa isa;
+
+  void lower(const ir::Group& group);
+  std::vector<std::unique_ptr<Step>> take_steps() { return std::move(steps_); }
+  uint64_t arena_bytes() const { return arena_bytes_; }
+
+  // --- for lowering functions ---
+  const ir::Value& value(ir::ValueId id) const { return graph.values[id]; }
+  // The value's f32 rows: all dimensions but the last flattened. Not for elided values.
+  Rows rows(ir::ValueId id) const;
+  // x packed for matmul; adds the step that packs it unless that is still at hand.
+  Ref pack(ir::ValueId x, ActivationKind kind);
+  // A new part of the arena.
+  Ref region(uint64_t n_bytes);
+  // Attention's regions, shared by all layers: partial results of split keys, and scratch per thread.
+  Ref attention_partials(int64_t n_floats);
+  const Ref& attention_scratch() const { return attention_scratch_; }
+  uint64_t attention_scratch_stride() const { return attention_scratch_stride_; }
+  // Tables of rope angles made so far.
+  struct RopeUse {
+    ir::ValueId factors;
+    ir::Attrs attrs;
+    Ref rows;
+  };
+  std::vector<RopeUse> rope_tables;
+  // One region per thread for decoding weights.
+  const Ref& scratch() const { return scratch_; }
+  uint64_t scratch_stride() const { return scratch_stride_; }
+  // Adds a step whose report describes the nodes of the current group.
+  template <class S>
+  S& add(std::string_view kernel, std::string_view note = {}) {
+    auto step = std::make_unique<S>();
+    S& out = *step;
+    describe(out, kernel, note);
+    steps_.push_back(std::move(step));
+    return out;
+  }
+
+ private:
+  struct Slot {  // a packed input; the oldest is overwritten when a new one is needed
+    ir::ValueId value = ir::kNone;
+    ActivationKind kind = ActivationKind::f32;
+    Ref ref;
+  };
+  void describe(Step& step, std::string_view kernel, std::string_view note) const;
+  void reserve_matmul_regions();
+  void reserve_attention_regions();
+
+  const ir::Plan& plan_;
+  const int n_threads_;
+  std::vector<std::unique_ptr<Step>> steps_;
+  std::vector<Slot> slots_;
+  size_t next_slot_ = 0;
+  Ref scratch_;
+  uint64_t scratch_stride_ = 0;
+  Ref attention_scratch_, attention_partials_;
+  uint64_t attention_scratch_stride_ = 0;
+  uint64_t arena_bytes_ = 0;
+  const ir::Group* group_ = nullptr;  // being lowered
+};
+
+// Which rules the CPU has kernels for, given the types at hand: a row of the lowering table and its `supports`.
+bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, std::span<const ir::NodeId> nodes);
+// By value: results inside fused groups that never reach memory.
+std::vector<bool> elided_values(const ir::Graph& graph);
+
+// Lowering functions take the pattern nodes of the group (views left out).
+using LowerFunction = void (*)(Lowering& lowering, std::span<const ir::NodeId> nodes);
+
+struct OpLowering {
+  ir::Op op;
+  LowerFunction lower;
+};
+struct RuleLowering {
+  fuse::RuleId rule;
+  bool (*supports)(const ir::Graph& graph, std::span<const ir::NodeId> nodes);  // null: whatever the rule matches
+  LowerFunction lower;
+};
+
+// The tables, by file.
+std::span<const OpLowering> matmul_lowerings();
+std::span<const RuleLowering> matmul_rule_lowerings();
+std::span<const OpLowering> row_lowerings();
+std::span<const RuleLowering> row_rule_lowerings();
+std::span<const OpLowering> attention_lowerings();
+std::span<const RuleLowering> attention_rule_lowerings();
+
+}  // namespace tokamak::cpu

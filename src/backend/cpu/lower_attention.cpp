@@ -1,0 +1,262 @@
+// ROPE, cache writes and attention, and the fusions around them.
+#include <optional>
+
+#include "backend/cpu/lower_ops.h"
+#include "base/check.h"
+
+namespace tokamak::cpu {
+
+namespace {
+using ir::Attr;
+using ir::NodeId;
+using Nodes = std::span<const NodeId>;
+
+struct RopeTableStep : Step {
+  std::optional<RopeTable> table;
+  Ref rows;
+
+  void run(const RunContext& c, int thread_idx, int n_threads) const override {
+    const WorkRange tokens = split_range(n_split, thread_idx, n_threads);
+    table->fill(c.inputs.positions, c.f32(rows), tokens.begin, tokens.end);
+  }
+};
+
+RopeParams rope_params(const ir::Attrs& attrs) {
+  return {.n_rot = attrs.integer(Attr::n_rot),
+          .pairing = static_cast<RopePairing>(attrs.integer(Attr::pairing)),
+          .theta = attrs.number(Attr::theta),
+          .freq_scale = attrs.number(Attr::freq_scale),
+          .ext_factor = attrs.number(Attr::ext_factor),
+          .attn_factor = attrs.number(Attr::attn_factor),
+          .beta_fast = attrs.number(Attr::beta_fast),
+          .beta_slow = attrs.number(Attr::beta_slow),
+          .n_ctx_orig = attrs.integer(Attr::n_ctx_orig)};
+}
+
+// The table of cosines and sines that `rope` needs; the step that fills it is added at its first use.
+Ref rope_table(Lowering& l, const ir::Node& rope) {
+  const ir::ValueId factors = rope.inputs.size() > 2 ? rope.inputs[2] : ir::kNone;
+  for (const Lowering::RopeUse& use : l.rope_tables)
+    if (use.factors == factors && use.attrs == rope.attrs) return use.rows;
+  const int64_t n_tokens = l.value(rope.inputs[1]).shape[0];
+  const std::span<const float> factor_values =
+      factors == ir::kNone ? std::span<const float>{} : l.weights.at(l.value(factors).name).values;
+  auto& step = l.add<RopeTableStep>("rope_table");
+  step.table.emplace(rope_params(rope.attrs), factor_values);
+  const auto n_bytes = static_cast<uint64_t>(n_tokens * step.table->row_floats()) * sizeof(float);
+  step.rows = l.region(n_bytes);
+  step.split = Split::tokens;
+  step.n_split = n_tokens;
+  step.writes = {step.rows};
+  step.report.what = "angles of all layers alike";
+  step.report.label = "rope table";
+  step.report.operations = 0;
+  step.report.bytes = static_cast<double>(n_bytes);
+  l.rope_tables.push_back({.factors = factors, .attrs = rope.attrs, .rows = step.rows});
+  return step.rows;
+}
+
+// RMS_NORM+MUL in front of a rope: the norm's constants, if the group starts with one.
+struct HeadNorm {
+  const float* weight = nullptr;
+  float eps = 0;
+};
+HeadNorm head_norm(const Lowering& l, Nodes nodes) {
+  const ir::Node& first = l.graph.node(nodes[0]);
+  if (first.op != ir::Op::rms_norm) return {};
+  const ir::Node& mul = l.graph.node(nodes[1]);
+  const int other = fuse::other_operand(l.graph, mul, first.output);
+  return {.weight = l.weights.at(l.value(mul.inputs[static_cast<size_t>(other)]).name).values.data(),
+          .eps = static_cast<float>(first.attrs.number(Attr::eps))};
+}
+
+// ROPE, RMS_NORM+MUL+ROPE.
+void lower_rope(Lowering& l, Nodes nodes) {
+  const ir::Node& rope = l.graph.node(nodes.back());
+  const ir::ValueId input = l.graph.node(nodes[0]).inputs[0];
+  const ir::Value& value = l.value(input);
+  const HeadNorm norm = head_norm(l, nodes);
+  const Ref table = rope_table(l, rope);
+  const Rows x = l.rows(input), y = l.rows(rope.output);
+  const int64_t n_head = value.shape[1], head_dim = value.shape[2];
+  auto& step = l.add<RowStep<RopeArgs>>("rope_f32");
+  step.kernel = op_set(l.isa).rope;
+  step.args = {.n_head = n_head,
+               .head_dim = head_dim,
+               .pairing = static_cast<RopePairing>(rope.attrs.integer(Attr::pairing)),
+               .n_rot = rope.attrs.integer(Attr::n_rot),
+               .norm_weight = norm.weight,
+               .eps = norm.eps,
+               .x_stride = n_head * head_dim,
+               .y_stride = n_head * head_dim};
+  step.refs = {y.ref, x.ref, table};
+  step.bind = [](RopeArgs& args, std::span<const Ref> refs, const RunContext& c) {
+    args.y = c.f32(refs[0]);
+    args.x = c.f32(refs[1]);
+    args.table = c.f32(refs[2]);
+  };
+  divide_by_tokens(step, value, x.n_rows);
+}
+
+// SET_ROWS, ROPE+SET_ROWS, RMS_NORM+MUL+ROPE+SET_ROWS.
+void lower_set_rows(Lowering& l, Nodes nodes) {
+  const ir::Node& write = l.graph.node(nodes.back());
+  const ir::Value& cache = l.value(write.inputs[0]);
+  const ir::ValueId input = nodes.size() == 1 ? write.inputs[1] : l.graph.node(nodes[0]).inputs[0];
+  const ir::Value& value = l.value(input);
+  const auto layer = static_cast<size_t>(cache.layer_idx);
+  KvWriteArgs args{
+      .plane = cache.state_role == ir::StateRole::kv_k ? l.kv.storage().keys(layer) : l.kv.storage().values(layer),
+      .x_stride = value.shape[1] * value.shape[2]};
+  const Rows x = l.rows(input);
+  std::vector<Ref> refs = {Ref{}, x.ref};
+  if (nodes.size() > 1) {
+    const ir::Node& rope = l.graph.node(nodes[nodes.size() - 2]);
+    const HeadNorm norm = head_norm(l, nodes);
+    refs.push_back(rope_table(l, rope));
+    args.pairing = static_cast<RopePairing>(rope.attrs.integer(Attr::pairing));
+    args.n_rot = rope.attrs.integer(Attr::n_rot);
+    args.norm_weight = norm.weight;
+    args.eps = norm.eps;
+  }
+  auto& step = l.add<RowStep<KvWriteArgs>>("kv_write");
+  step.kernel = op_set(l.isa).kv_write;
+  step.args = args;
+  step.refs = refs;
+  step.bind = [](KvWriteArgs& a, std::span<const Ref> r, const RunContext& c) {
+    a.slots = c.inputs.slots.data();
+    a.x = c.f32(r[1]);
+    if (r.size() > 2) a.rope_table = c.f32(r[2]);
+  };
+  divide_by_tokens(step, value, x.n_rows);
+  step.writes_cache = true;
+}
+
+bool supports_head_norm(const ir::Graph& graph, Nodes nodes) {
+  const ir::Node& norm = graph.node(nodes[0]);
+  const int other = fuse::other_operand(graph, graph.node(nodes[1]), norm.output);
+  if (other < 0) return false;
+  const ir::Value& weight = graph.value(graph.node(nodes[1]).inputs[static_cast<size_t>(other)]);
+  const ir::Value& x = graph.value(norm.inputs[0]);
+  return weight.kind == ir::ValueKind::weight && weight.shape.n_elements() == x.shape.row_elems() && x.is_contiguous();
+}
+
+// Long contexts are split only for few tokens: with many, the tokens themselves keep all threads busy.
+constexpr int64_t kMaxSplitTokens = 8;
+
+struct AttentionShape {
+  AttentionArgs args;  // without addresses and step data
+  Ref q, y, partials;
+  int64_t n_tokens = 0, partial_floats = 0;
+  size_t tiling = 0;
+  const CpuKv* kv = nullptr;
+
+  AttentionCall bind(const RunContext& c, int n_threads) const {
+    AttentionCall call{.args = args};
+    call.args.q = c.f32(q);
+    call.args.y = c.f32(y);
+    call.args.positions = c.inputs.positions.data();
+    call.args.seq_ids = c.inputs.seq_ids.data();
+    call.args.sequences = kv->sequences();
+    call.args.tiles = kv->tiles(tiling);
+    call.plan = plan_attention(call.args, n_tokens, n_threads, partial_floats);
+    call.partials = call.plan.split_keys ? c.f32(partials) : nullptr;
+    return call;
+  }
+};
+
+struct AttentionStep : Step {
+  AttentionShape shape;
+  AttentionKernel kernel = nullptr;
+  Ref scratch;  // per thread
+  uint64_t scratch_stride = 0;
+
+  void run(const RunContext& c, int thread_idx, int n_threads) const override {
+    const AttentionCall call = shape.bind(c, n_threads);
+    const WorkRange items = split_range(call.plan.n_items, thread_idx, n_threads);
+    auto* own = reinterpret_cast<float*>(c.bytes(scratch) + static_cast<uint64_t>(thread_idx) * scratch_stride);
+    if (items.begin < items.end) kernel(call, own, items.begin, items.end);
+  }
+};
+
+struct AttentionMergeStep : Step {
+  AttentionShape shape;
+  Kernel<AttentionCall> kernel = nullptr;
+
+  void run(const RunContext& c, int thread_idx, int n_threads) const override {
+    const AttentionCall call = shape.bind(c, n_threads);
+    const WorkRange items = split_range(call.plan.n_merge_items, thread_idx, n_threads);
+    if (items.begin < items.end) kernel(call, items.begin, items.end);
+  }
+};
+
+AttentionShape attention_shape(Lowering& l, const ir::Node& node) {
+  const ir::Value &q = l.value(node.inputs[0]), &k = l.value(node.inputs[1]);
+  const auto layer = static_cast<size_t>(k.layer_idx);
+  const int64_t n_head = q.shape[1], n_head_kv = k.shape[1], dv = l.value(node.output).shape[2];
+  AttentionShape shape{.q = l.rows(node.inputs[0]).ref,
+                       .y = l.rows(node.output).ref,
+                       .n_tokens = q.shape[0],
+                       .tiling = l.kv.tiling(n_head / n_head_kv),
+                       .kv = &l.kv};
+  shape.args = {.q_stride = n_head * q.shape[2],
+                .y_stride = n_head * dv,
+                .n_head = n_head,
+                .keys = l.kv.storage().keys(layer),
+                .values = l.kv.storage().values(layer),
+                .scale = static_cast<float>(node.attrs.number(Attr::scale)),
+                .softcap = static_cast<float>(node.attrs.number(Attr::softcap)),
+                .window = node.attrs.integer(Attr::window),
+                .causal = node.attrs.integer(Attr::causal) != 0};
+  if (node.inputs.size() > 5) shape.args.sinks = l.weights.at(l.value(node.inputs[5]).name).values.data();
+  return shape;
+}
+
+void lower_flash_attn_ext(Lowering& l, Nodes nodes) {
+  const ir::Node& node = l.graph.node(nodes[0]);
+  AttentionShape shape = attention_shape(l, node);
+  if (shape.n_tokens <= kMaxSplitTokens) {
+    const int64_t n_slots = l.kv.config().n_pages * l.kv.config().page_size;
+    const int64_t dv = l.value(node.output).shape[2];
+    const Ref region = l.attention_partials(attention_partial_floats(shape.n_tokens, shape.args.n_head, dv, n_slots));
+    shape.partials = region;
+    shape.partial_floats = static_cast<int64_t>(region.n_bytes / sizeof(float));
+  }
+  auto& step = l.add<AttentionStep>("attention");
+  step.shape = shape;
+  step.kernel = op_set(l.isa).attention;
+  step.scratch = l.attention_scratch();
+  step.scratch_stride = l.attention_scratch_stride();
+  step.reads = {shape.q};
+  step.writes = {shape.y, shape.partials};
+  step.reads_cache = true;
+  if (shape.partials.where == Ref::Where::none) return;
+  auto& merge = l.add<AttentionMergeStep>("attention_merge");
+  merge.report.label = "attention merge";
+  merge.report.operations = merge.report.bytes = 0;
+  merge.shape = shape;
+  merge.kernel = op_set(l.isa).attention_merge;
+  merge.reads = {shape.partials};
+  merge.writes = {shape.y};
+}
+}  // namespace
+
+std::span<const OpLowering> attention_lowerings() {
+  static constexpr auto kRows = std::to_array<OpLowering>({
+      {ir::Op::rope, lower_rope},
+      {ir::Op::set_rows, lower_set_rows},
+      {ir::Op::flash_attn_ext, lower_flash_attn_ext},
+  });
+  return kRows;
+}
+
+std::span<const RuleLowering> attention_rule_lowerings() {
+  static constexpr auto kRows = std::to_array<RuleLowering>({
+      {fuse::RuleId::rms_norm_mul_rope, supports_head_norm, lower_rope},
+      {fuse::RuleId::rms_norm_mul_rope_set_rows, supports_head_norm, lower_set_rows},
+      {fuse::RuleId::rope_set_rows, nullptr, lower_set_rows},
+  });
+  return kRows;
+}
+
+}  // namespace tokamak::cpu

@@ -1,0 +1,113 @@
+#include "engine/generate.h"
+
+#include <array>
+#include <chrono>
+
+namespace tokamak {
+
+namespace {
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+Result<Sampler> make_sampler(const Model& model, const GenerateOptions& options) {
+  const std::shared_ptr<const Tokenizer> tokenizer = model.shared_tokenizer();
+  SamplerParams params = options.sampling;
+  params.suppress_tokens.insert(params.suppress_tokens.end(), tokenizer->suppress_tokens().begin(),
+                                tokenizer->suppress_tokens().end());
+  const auto ends = tokenizer->eog_tokens();
+  return Sampler::create(std::move(params), {.n_vocab = static_cast<size_t>(model.hparams().n_vocab),
+                                             .end_of_generation = {ends.begin(), ends.end()},
+                                             .text = [tokenizer](int32_t id) { return tokenizer->token_bytes(id); }});
+}
+
+// The bytes of generated tokens through the output machine to the reader.
+class Writer {
+ public:
+  Writer(const Tokenizer& tokenizer, OutputMachine machine, const GenerateOptions& options,
+         const GenerateCallbacks& callbacks)
+      : tokenizer_(tokenizer), machine_(std::move(machine)), options_(options), callbacks_(callbacks) {}
+
+  void push(int32_t token) {
+    const TokenType type = tokenizer_.type(token);
+    if (!options_.keep_special && (type == TokenType::control || type == TokenType::unknown)) return;
+    emit(machine_.push(tokenizer_.token_bytes(token)));
+  }
+  void finish() { emit(machine_.finish()); }
+  bool cancelled() const { return cancelled_; }
+  bool stopped() const { return machine_.stopped(); }
+  std::optional<std::string> matched_stop() const {
+    const auto index = machine_.matched_stop();
+    return index ? std::optional(options_.output.stops[*index]) : std::nullopt;
+  }
+
+ private:
+  void emit(const std::vector<OutputEvent>& events) {
+    for (const OutputEvent& event : events)
+      if (callbacks_.output && !callbacks_.output(event)) cancelled_ = true;
+  }
+
+  const Tokenizer& tokenizer_;
+  OutputMachine machine_;
+  const GenerateOptions& options_;
+  const GenerateCallbacks& callbacks_;
+  bool cancelled_ = false;
+};
+
+constexpr auto kFinishReasons =
+    std::to_array<std::string_view>({"end_of_text", "stop_string", "length", "context_full", "cancelled"});
+}  // namespace
+
+std::string_view finish_reason_name(FinishReason reason) { return kFinishReasons[static_cast<size_t>(reason)]; }
+
+Result<GenerateResult> generate(Session& session, int32_t seq_id, std::span<const int32_t> history,
+                                std::span<const int32_t> prompt, const GenerateOptions& options,
+                                const GenerateCallbacks& callbacks) {
+  const Model& model = session.model();
+  Sampler sampler = TRY(make_sampler(model, options));
+  Writer writer(model.tokenizer(), TRY(OutputMachine::create(options.output)), options, callbacks);
+  for (std::span<const int32_t> part : {history, prompt})
+    for (int32_t token : part) sampler.accept(token);
+
+  GenerateResult result{.n_cached = session.n_tokens(seq_id), .seed = sampler.seed()};
+  const auto start = Clock::now();
+  auto prefilled = session.prefill(seq_id, prompt, callbacks.prompt_progress);
+  if (!prefilled) return std::move(prefilled.error());
+  std::span<const float> logits = *prefilled;
+  result.n_prompt = static_cast<int64_t>(prompt.size());
+  result.prefill_seconds = seconds_since(start);
+
+  const auto decode_start = Clock::now();
+  for (;;) {
+    if (options.n_predict >= 0 && static_cast<int64_t>(result.tokens.size()) >= options.n_predict) {
+      result.reason = FinishReason::length;
+      break;
+    }
+    const auto position = static_cast<uint64_t>(session.n_tokens(seq_id));
+    const SampledToken next = TRY(sampler.sample(logits, position));
+    sampler.accept(next.id);
+    if (model.tokenizer().is_eog(next.id)) break;
+    GeneratedToken& token = result.tokens.emplace_back(GeneratedToken{.id = next.id});
+    if (options.n_probs > 0) {
+      Logprobs probs = top_logprobs(logits, options.n_probs, next.id);
+      token.logprob = probs.chosen;
+      token.top = std::move(probs.top);
+    }
+    writer.push(next.id);
+    if (writer.stopped() || writer.cancelled()) {
+      result.reason = writer.stopped() ? FinishReason::stop_string : FinishReason::cancelled;
+      break;
+    }
+    if (session.n_tokens(seq_id) >= session.n_ctx()) {
+      result.reason = FinishReason::context_full;
+      break;
+    }
+    const SequenceTokens one{seq_id, {&next.id, 1}, Logits::last};
+    logits = TRY(session.forward({&one, 1}));
+  }
+  writer.finish();
+  result.matched_stop = writer.matched_stop();
+  result.decode_seconds = seconds_since(decode_start);
+  return result;
+}
+
+}  // namespace tokamak
