@@ -159,6 +159,7 @@ def encode_rows_of(name, rng):
     rows = [rng.standard_normal(n) * s for s in np.repeat([1e-4, 0.02, 1.0, 37.0, 1000.0], 3)]
     rows += [np.zeros(n), np.full(n, 0.75), np.full(n, -3.0), np.where(j == 5, -2.5, 0.125), np.where(j == n - 1, 9.0, 0.0)]
     rows += [np.where(j % 2, -1.0, 1.0), j - n / 2.0 + 0.5, (j % 16 - 7.5) / 4, 2.0 ** (j % 13 - 6), rng.uniform(-1, 1, n) ** 7]
+    rows += [np.where(j == 0, 127.0, (-1.0) ** j * (j % 100 + 0.5))]  # halves after division by 127 / 127
     rows += [rng.integers(-8, 9, n) / 8.0, np.abs(rng.standard_normal(n)), -np.abs(rng.standard_normal(n)) * 0.1]
     return np.stack(rows).astype(np.float32) + np.float32(0)  # + 0: no -0, whose place in a minimum is not defined
 

@@ -184,6 +184,21 @@ TEST(EncodeRow, ImportanceMovesTheErrorElsewhere) {
   }
 }
 
+TEST(EncodeRow, SuperScalesUseTheWholeRangeOfTheirCodes) {
+  const auto x = normal_values(256, 1.0f, 13);
+  const auto q4_k = load_block<BlockQ4_K>(encoded(DType::q4_k, x).data());
+  int scale = 0, min = 0, q6_scale = 0;
+  for (int g = 0; g < 8; ++g) {
+    scale = std::max<int>(scale, unpack_scale_min(q4_k.scales, g).scale);
+    min = std::max<int>(min, unpack_scale_min(q4_k.scales, g).min);
+  }
+  EXPECT_EQ(scale, 63);
+  EXPECT_EQ(min, 63);
+  for (int8_t code : load_block<BlockQ6_K>(encoded(DType::q6_k, x).data()).scales)
+    q6_scale = std::min<int>(q6_scale, code);
+  EXPECT_EQ(q6_scale, -128);
+}
+
 TEST(EncodeRow, ExactValuesSurvive) {  // decode(encode(decode(b))) == decode(b) where the block spans its code range
   std::vector<float> x(256);
   for (size_t j = 0; j < x.size(); ++j) x[j] = 0.5f * static_cast<float>(static_cast<int>(j % 16) - 8);
@@ -228,6 +243,12 @@ TEST(EncodeRow, RefusesNonFiniteAndTooLargeValues) {
     ASSERT_FALSE(done) << dtype_name(type);
     EXPECT_THAT(done.error().message(), HasSubstr("too large"));
   }
+  std::vector<float> late(64, 1.0f);
+  late[40] = 3e38f;
+  std::vector<std::byte> out(dtype_bytes(DType::q8_0, late.size()));
+  const auto done = encode_row(DType::q8_0, late.data(), 64, nullptr, out.data());
+  ASSERT_FALSE(done);
+  EXPECT_THAT(done.error().message(), HasSubstr("block 1"));
 }
 
 TEST(EncodeRow, IntegersRoundToEvenAndSaturate) {
