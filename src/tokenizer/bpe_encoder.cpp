@@ -67,10 +67,11 @@ bool is_ascii(std::string_view text) {
 // Unicode NFC of valid UTF-8; the text itself if memory runs out.
 std::string to_nfc(std::string_view text) {
   utf8proc_uint8_t* mapped = nullptr;
-  const auto n = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                              static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-                              static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  std::string out = n < 0 ? std::string(text) : std::string(reinterpret_cast<const char*>(mapped), static_cast<size_t>(n));
+  const auto n =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+                   &mapped, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  std::string out =
+      n < 0 ? std::string(text) : std::string(reinterpret_cast<const char*>(mapped), static_cast<size_t>(n));
   std::free(mapped);
   return out;
 }
@@ -79,8 +80,10 @@ std::string escape_spaces(std::string_view text) {
   std::string out;
   out.reserve(text.size() * 2);
   for (const char c : text) {
-    if (c == ' ') out += kSpaceMark;
-    else out += c;
+    if (c == ' ')
+      out += kSpaceMark;
+    else
+      out += c;
   }
   return out;
 }
@@ -89,7 +92,12 @@ class BpeEncoder final : public SegmentEncoder {
  public:
   BpeEncoder(const Vocab& vocab, const PreTokenizer& pre, Splitter splitter, bool lowercase, int32_t unk,
              size_t n_merges)
-      : vocab_(vocab), pre_(pre), splitter_(std::move(splitter)), lowercase_(lowercase), unk_(unk), table_(n_merges),
+      : vocab_(vocab),
+        pre_(pre),
+        splitter_(std::move(splitter)),
+        lowercase_(lowercase),
+        unk_(unk),
+        table_(n_merges),
         by_token_rank_(n_merges == 0) {
     for (size_t byte = 0; byte < 256; ++byte) {
       append_utf8(letters_[byte], kByteLetters[byte]);
@@ -109,8 +117,10 @@ class BpeEncoder final : public SegmentEncoder {
       const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
       const int32_t left_id = vocab_.find(left), right_id = vocab_.find(right);
       const int32_t id = vocab_.find(std::string(left) += right);
-      if (left_id == kNoToken || right_id == kNoToken || id == kNoToken) ++n_skipped;
-      else table_.add(left_id, right_id, static_cast<uint32_t>(rank), id);
+      if (left_id == kNoToken || right_id == kNoToken || id == kNoToken)
+        ++n_skipped;
+      else
+        table_.add(left_id, right_id, static_cast<uint32_t>(rank), id);
     }
     if (n_skipped)
       log_line(LogLevel::warning,
@@ -119,7 +129,7 @@ class BpeEncoder final : public SegmentEncoder {
 
   void warn_of_missing_letters() const {
     const auto n = std::count(letter_ids_.begin(), letter_ids_.end(), kNoToken);
-    if (!pre_.escape && n)
+    if (!pre_.characters && n)
       log_line(LogLevel::warning,
                "tokenizer: " + std::to_string(n) + " byte values have no token; text with them loses these bytes");
   }
@@ -152,7 +162,7 @@ class BpeEncoder final : public SegmentEncoder {
   }
 
   void encode_piece(std::string_view piece, MergeScratch& scratch, std::vector<int32_t>& out) const {
-    if (pre_.escape) return encode_characters(piece, scratch, out);
+    if (pre_.characters) return encode_characters(piece, scratch, out);
     if (piece.size() == 1) {
       if (const int32_t id = letter_ids_[static_cast<uint8_t>(piece[0])]; id != kNoToken) out.push_back(id);
       return;
@@ -174,7 +184,7 @@ class BpeEncoder final : public SegmentEncoder {
     for_each_symbol(scratch, [&](const MergeSymbol& symbol) { out.push_back(symbol.id); });
   }
 
-  // `escape` rows: symbols are UTF-8 characters.
+  // `characters` rows: symbols are UTF-8 characters.
   void encode_characters(std::string_view piece, MergeScratch& scratch, std::vector<int32_t>& out) const {
     if (pre_.ignore_merges)
       if (const int32_t id = vocab_.find(piece); id != kNoToken) return out.push_back(id);
@@ -189,9 +199,8 @@ class BpeEncoder final : public SegmentEncoder {
     for_each_symbol(scratch, [&](const MergeSymbol& symbol) {
       if (symbol.id != kNoToken) return out.push_back(symbol.id);
       const std::string_view bytes = piece.substr(symbol.begin, symbol.n_bytes);
-      const bool known = std::all_of(bytes.begin(), bytes.end(), [&](char c) {
-        return vocab_.byte_token(static_cast<uint8_t>(c)) != kNoToken;
-      });
+      const bool known = std::all_of(bytes.begin(), bytes.end(),
+                                     [&](char c) { return vocab_.byte_token(static_cast<uint8_t>(c)) != kNoToken; });
       if (!known && unk_ != kNoToken) out.push_back(unk_);
       if (known)
         for (const char c : bytes) out.push_back(vocab_.byte_token(static_cast<uint8_t>(c)));
@@ -235,8 +244,8 @@ Result<std::unique_ptr<SegmentEncoder>> make_bpe_encoder(const Vocab& vocab, con
   if (merges.empty() && pre.rules->name != "kimi-k2" && pre.rules->name != "words")
     return Error{ErrorCode::bad_vocab, "a byte-level BPE vocabulary needs merges", "tokenizer.ggml.merges",
                  "convert the model again"};
-  auto encoder = std::make_unique<BpeEncoder>(vocab, pre, TRY(Splitter::create(*pre.rules)), lowercase, unk,
-                                              merges.size());
+  auto encoder =
+      std::make_unique<BpeEncoder>(vocab, pre, TRY(Splitter::create(*pre.rules)), lowercase, unk, merges.size());
   encoder->add_merges(merges);
   encoder->warn_of_missing_letters();
   return std::unique_ptr<SegmentEncoder>(std::move(encoder));

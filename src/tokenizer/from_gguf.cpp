@@ -11,7 +11,7 @@ std::string key_of(std::string_view name) { return std::string(kPrefix) += name;
 
 struct IdKey {
   std::string_view name;
-  std::optional<int64_t> SpecialIds::* id;
+  std::optional<int64_t> SpecialIds::*id;
 };
 // Later rows win: the deprecated names come first.
 constexpr auto kIdKeys = std::to_array<IdKey>({
@@ -36,7 +36,7 @@ constexpr auto kIdKeys = std::to_array<IdKey>({
 
 struct FlagKey {
   std::string_view name;
-  std::optional<bool> VocabSource::* flag;
+  std::optional<bool> VocabSource::*flag;
 };
 constexpr auto kFlagKeys = std::to_array<FlagKey>({
     {"add_bos_token", &VocabSource::add_bos},

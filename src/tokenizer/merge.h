@@ -2,16 +2,16 @@
 // pair merges first; of equal ones the leftmost.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
-#include <algorithm>
 #include <string_view>
 #include <vector>
 
 namespace tokamak {
 
 struct MergeSymbol {
-  int32_t id = -1;  // token, or -1: none (never merges)
+  int32_t id = -1;                  // token, or -1: none (never merges)
   uint32_t begin = 0, n_bytes = 0;  // its place in the text
   int32_t prev = -1, next = -1;
 };

@@ -6,8 +6,7 @@ namespace {
 
 constexpr SplitStep regex(std::string_view pattern) { return {SplitKind::regex, pattern}; }
 
-constexpr std::string_view kGpt2Pattern =
-    R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kGpt2Pattern = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kCasedWords3Pattern =  // o200k, up to three digits
@@ -19,13 +18,11 @@ constexpr std::string_view kDeepseek3Tail =
     R"( ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kBloomPattern = R"( ?[^(\s|.,!?…。，、।۔،)]+)";
 
-constexpr SplitRules kDefault{"default",
-                              {regex(R"([\p{P}\$\+<=>\^~\|]+)"), regex(kGpt2Pattern), regex(R"(\p{N}+)"),
-                               regex("[0-9][0-9][0-9]")}};
-constexpr SplitRules kLlama3{
-    "llama3",
-    {regex(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
-           R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")}};
+constexpr SplitRules kDefault{
+    "default", {regex(R"([\p{P}\$\+<=>\^~\|]+)"), regex(kGpt2Pattern), regex(R"(\p{N}+)"), regex("[0-9][0-9][0-9]")}};
+constexpr SplitRules kLlama3{"llama3",
+                             {regex(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
+                                    R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")}};
 constexpr SplitRules kMinicpm5{
     "minicpm5",
     {regex(R"(\p{N}{1,3})"), regex(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+|)"
@@ -36,10 +33,9 @@ constexpr SplitRules kJais2{
            R"(\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|)"
            R"(\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1})")}};
 constexpr SplitRules kQwen2{"qwen2", {regex(kQwen2Pattern)}};
-constexpr SplitRules kQwen35{
-    "qwen35",
-    {regex(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
-           R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")}};
+constexpr SplitRules kQwen35{"qwen35",
+                             {regex(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
+                                    R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")}};
 constexpr SplitRules kGpt2{"gpt2", {regex(kGpt2Pattern)}};
 constexpr SplitRules kDigitsGpt2{"digits-gpt2", {regex(R"(\p{N})"), regex(kGpt2Pattern)}};
 constexpr SplitRules kFalcon{"falcon",
@@ -78,30 +74,32 @@ constexpr SplitRules kSpark25{
 constexpr SplitRules kYoutu{
     "youtu",
     {regex("[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\u3040-ゟ゠-ヿ]+"),
-     regex(R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-           R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-           R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)")}};
-constexpr SplitRules kAfmoe{
-    "afmoe",
-    {{{SplitKind::group_numbers, ""},
-      regex("[一-\u9FFF㐀-䶿\uF900-\uFAFF\u3040-ゟ゠-ヿ･-ﾟ⼀-\u2FDFเ-\u0E7F\u0E80-\u0EFFក-\u17FFက-႟ꩠ-ꩿꧠ-\uA9FF가-\uD7AFᄀ-ᇿ]+"),
-      regex(kDeepseek3Tail)}}};
-// Classes minus Han are written as complements: [^ other general categories, Han ].
+     regex(
+         R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+         R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+         R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)")}};
+constexpr SplitRules kAfmoe{"afmoe",
+                            {{{SplitKind::group_numbers, ""},
+                              regex("[一-\u9FFF㐀-䶿\uF900-\uFAFF\u3040-ゟ゠-ヿ･-ﾟ⼀-\u2FDFเ-\u0E7F\u0E80-\u0EFFក-"
+                                    "\u17FFက-႟ꩠ-ꩿꧠ-\uA9FF가-\uD7AFᄀ-ᇿ]+"),
+                              regex(kDeepseek3Tail)}}};
+// Classes minus Han are written as complements: [^ other general categories, Han ]. PCRE2 reads a bare \p{Han} as
+// Script_Extensions, which has CJK punctuation too.
 constexpr SplitRules kKimiK2{
     "kimi-k2",
-    {regex(R"(\p{Han}+|)"
-           R"([^\r\n\p{L}\p{N}]?[^\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Han}]*[^\p{Lu}\p{Lt}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Han}]+)"
-           R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-           R"([^\r\n\p{L}\p{N}]?[^\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Han}]+[^\p{Lu}\p{Lt}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Han}]*)"
-           R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-           R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")}};
+    {regex(
+        R"(\p{sc:Han}+|)"
+        R"([^\r\n\p{L}\p{N}]?[^\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{sc:Han}]*[^\p{Lu}\p{Lt}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{sc:Han}]+)"
+        R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+        R"([^\r\n\p{L}\p{N}]?[^\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{sc:Han}]+[^\p{Lu}\p{Lt}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{sc:Han}]*)"
+        R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+        R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")}};
 constexpr SplitRules kBloom{"bloom", {regex(kBloomPattern)}};
 constexpr SplitRules kViking{"viking", {regex(kBloomPattern), regex(R"(\p{N})")}};
-constexpr SplitRules kTekken{
-    "tekken",
-    {regex(R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
-           R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
-           R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)")}};
+constexpr SplitRules kTekken{"tekken",
+                             {regex(R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+                                    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+                                    R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)")}};
 constexpr SplitRules kGpt4o{"gpt-4o", {regex(kCasedWords3Pattern)}};
 constexpr SplitRules kTinyAya{"tiny_aya", {{{SplitKind::group_digit_words, ""}, regex(kCasedWords3Pattern)}}};
 constexpr SplitRules kSuperbpe{"superbpe", {{regex(R"(\p{N}+)"), {SplitKind::cut_digits, ""}}}};
@@ -119,12 +117,10 @@ constexpr SplitRules kExaoneMoe{
     {regex(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*+(?: \p{L}\p{M}*+)*+)++|\p{N}|)"
            R"( ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)")}};
 constexpr SplitRules kUfakzeka{
-    "ufakzeka",
-    {regex(R"([^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")}};
-constexpr SplitRules kChameleon{
-    "chameleon",
-    {regex("<sentinel:[0-9]+>"), regex("IMGIMG[A-I]{1,4}Z"), regex(R"([\t\n]|    |  )"), regex(R"(\p{N})"),
-     regex(R"([\p{P}!-/:-@\[-`{-~])"), regex(kGpt2Pattern)}};
+    "ufakzeka", {regex(R"([^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")}};
+constexpr SplitRules kChameleon{"chameleon",
+                                {regex("<sentinel:[0-9]+>"), regex("IMGIMG[A-I]{1,4}Z"), regex(R"([\t\n]|    |  )"),
+                                 regex(R"(\p{N})"), regex(R"([\p{P}!-/:-@\[-`{-~])"), regex(kGpt2Pattern)}};
 constexpr SplitRules kLaguna{"laguna", {regex(R"([^\n]+|[\n]+)"), regex(kQwen2Pattern)}};
 constexpr SplitRules kLines{"lines", {regex(R"([^\n]+|[\n]+)")}};
 constexpr SplitRules kWords{"words", {{{SplitKind::words, R"(\S+)"}}}};
@@ -216,10 +212,10 @@ constexpr auto kPreTokenizers = std::to_array<PreTokenizer>({
     {.name = "ufakzeka", .rules = &kUfakzeka},
     {.name = "chameleon", .rules = &kChameleon, .add_bos = true},
     {.name = "laguna", .rules = &kLaguna},
-    {.name = "gemma4", .rules = &kLines, .add_bos = true, .escape = true, .clean_spaces = true},
-    {.name = "granite-embed-multi-311m", .rules = &kLines, .escape = true, .clean_spaces = true},
-    {.name = "sarvam-moe", .rules = &kLines, .escape = true},
-    {.name = "whitespace", .rules = &kWords, .escape = true, .clean_spaces = true},
+    {.name = "gemma4", .rules = &kLines, .add_bos = true, .characters = true, .escape = true, .clean_spaces = true},
+    {.name = "granite-embed-multi-311m", .rules = &kLines, .characters = true, .escape = true, .clean_spaces = true},
+    {.name = "sarvam-moe", .rules = &kLines, .characters = true, .escape = true},
+    {.name = "whitespace", .rules = &kWords, .characters = true, .clean_spaces = true},
 });
 
 constexpr bool names_are_unique() {

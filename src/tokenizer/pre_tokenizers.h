@@ -35,7 +35,8 @@ struct PreTokenizer {
   bool ignore_merges = false;  // a piece that is a token as a whole is not merged
   bool add_bos = false;        // default when the file does not say
   bool add_sep = false;        // default when the file does not say
-  bool escape = false;         // pieces are UTF-8 text with spaces as U+2581, not byte letters
+  bool characters = false;     // tokens are spelled in UTF-8 characters, not in byte letters
+  bool escape = false;         // ... and a space as U+2581
   bool clean_spaces = false;   // the Hugging Face default for decoding; see DecodeOptions
   bool nfc = false;            // the model's own tokenizer applies Unicode NFC first
 };

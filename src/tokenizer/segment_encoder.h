@@ -20,7 +20,7 @@ class SegmentEncoder {
   virtual void encode(std::string_view text, std::vector<int32_t>& out) const = 0;
 };
 
-// Byte-level BPE (or, for rows with `escape`, BPE over UTF-8 characters with byte tokens as fallback).
+// Byte-level BPE (or, for rows with `characters`, BPE over UTF-8 characters with byte tokens as fallback).
 // A run of ill-formed bytes is a piece of its own. A byte without a letter token is dropped, as the Hugging Face
 // tokenizers do; a warning at load names how many there are. Text longer than 2^30 bytes is encoded in parts.
 // Errors: bad_vocab when there are no merges (allowed for kimi-k2: pairs then merge by the rank of the joined token).

@@ -47,9 +47,12 @@ std::string with_unicode_spaces(std::string_view pattern) {
       continue;
     }
     const char escaped = pattern[++i];
-    if (escaped == 's') out += "\\p{wspace}";
-    else if (escaped == 'S') out += "\\P{wspace}";
-    else (out += '\\') += escaped;
+    if (escaped == 's')
+      out += "\\p{wspace}";
+    else if (escaped == 'S')
+      out += "\\P{wspace}";
+    else
+      (out += '\\') += escaped;
   }
   return out;
 }
@@ -60,8 +63,9 @@ void split_regex(const pcre2_code* code, bool jit, bool keep_gaps, std::string_v
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   size_t done = 0, from = 0;
   while (memory.data && from < text.size()) {
-    const int rc = jit ? pcre2_jit_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, memory.data, memory.context)
-                       : pcre2_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, memory.data, memory.context);
+    const int rc =
+        jit ? pcre2_jit_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, memory.data, memory.context)
+            : pcre2_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, memory.data, memory.context);
     if (rc < 0) {
       if (rc != PCRE2_ERROR_NOMATCH)
         log_line(LogLevel::warning, "tokenizer: the split of a very long text stopped at a limit of the regex library");
@@ -169,8 +173,10 @@ std::vector<std::string_view> Splitter::split(std::string_view text) const {
   for (const Step& step : steps_) {
     next.clear();
     for (const std::string_view piece : pieces) {
-      if (step.code) split_regex(step.code.get(), step.jit, step.kind == SplitKind::regex, piece, next);
-      else split_numbers(step.kind, piece, next);
+      if (step.code)
+        split_regex(step.code.get(), step.jit, step.kind == SplitKind::regex, piece, next);
+      else
+        split_numbers(step.kind, piece, next);
     }
     pieces.swap(next);
   }

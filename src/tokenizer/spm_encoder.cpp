@@ -43,8 +43,10 @@ class SpmEncoder final : public SegmentEncoder {
     escaped.reserve(text.size() + text.size() / 2 + kSpaceMark.size());
     if (add_space_prefix_) escaped += kSpaceMark;
     for (const char c : text) {
-      if (c == ' ') escaped += kSpaceMark;
-      else escaped += c;
+      if (c == ' ')
+        escaped += kSpaceMark;
+      else
+        escaped += c;
     }
     MergeScratch scratch;
     // Parts of bounded length keep 32-bit offsets; a cut falls on a character boundary.

@@ -57,7 +57,8 @@ void respell_space_runs(VocabSource& source) {
     if (is_run_of(text, kSpaceMark)) taken.insert(text);
   const size_t n = std::min(source.tokens.size(), source.types.size());
   for (size_t id = 0; id < n; ++id) {
-    if (source.types[id] != static_cast<int32_t>(TokenType::user_defined) || !is_run_of(source.tokens[id], " ")) continue;
+    if (source.types[id] != static_cast<int32_t>(TokenType::user_defined) || !is_run_of(source.tokens[id], " "))
+      continue;
     std::string marks;
     for (size_t i = 0; i < source.tokens[id].size(); ++i) marks += kSpaceMark;
     if (taken.insert(marks).second) source.tokens[id] = marks;
@@ -69,8 +70,16 @@ struct Replacement {
   std::string_view from, to;
 };
 constexpr auto kCleanups = std::to_array<Replacement>({
-    {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"},
-    {" 've", "'ve"}, {" 're", "'re"},
+    {" .", "."},
+    {" ?", "?"},
+    {" !", "!"},
+    {" ,", ","},
+    {" ' ", "'"},
+    {" n't", "n't"},
+    {" 'm", "'m"},
+    {" 's", "'s"},
+    {" 've", "'ve"},
+    {" 're", "'re"},
 });
 
 std::string clean_up_spaces(std::string text) {
@@ -89,8 +98,10 @@ void append_letters_as_bytes(std::string_view text, std::string& out) {
   for (size_t i = 0; i < text.size();) {
     const Utf8Char c = decode_utf8(text, i);
     const int byte = c.valid ? byte_of_letter(c.code_point) : -1;
-    if (byte >= 0) out += static_cast<char>(byte);
-    else out += text.substr(i, c.n_bytes);  // not of the alphabet: as it stands
+    if (byte >= 0)
+      out += static_cast<char>(byte);
+    else
+      out += text.substr(i, c.n_bytes);  // not of the alphabet: as it stands
     i += c.n_bytes;
   }
 }
@@ -116,6 +127,7 @@ Result<Tokenizer> Tokenizer::create(VocabSource source) {
   }
   if (kind->kind == TokenizerKind::bpe) tokenizer.pre_ = TRY(choose_pre_tokenizer(source, kind->forced_pre));
   tokenizer.spaces_escaped_ = kind->kind == TokenizerKind::spm || tokenizer.pre_->escape;
+  tokenizer.byte_letters_ = kind->kind == TokenizerKind::bpe && !tokenizer.pre_->characters;
   if (tokenizer.spaces_escaped_) respell_space_runs(source);
   tokenizer.vocab_ = std::make_unique<const Vocab>(TRY(Vocab::create(source)));
   tokenizer.n_vocab_ = tokenizer.vocab_->size();
@@ -135,9 +147,11 @@ void Tokenizer::set_flags(const VocabSource& source) {
   add_sep_ = source.add_sep.value_or(!spm && pre_->add_sep);
   add_space_prefix_ = spm && source.add_space_prefix.value_or(true);
   for (const int64_t id : source.suppress_tokens) {
-    if (contains(id)) suppress_tokens_.push_back(static_cast<int32_t>(id));
-    else log_line(LogLevel::warning, "tokenizer: suppress_tokens names id " + std::to_string(id) +
-                                         ", outside the vocabulary; ignored");
+    if (contains(id))
+      suppress_tokens_.push_back(static_cast<int32_t>(id));
+    else
+      log_line(LogLevel::warning,
+               "tokenizer: suppress_tokens names id " + std::to_string(id) + ", outside the vocabulary; ignored");
   }
 }
 
@@ -153,8 +167,10 @@ void Tokenizer::index_added_tokens() {
   for (int32_t id = 0; id < n_vocab_; ++id) {
     const TokenType type = vocab_->type(id);
     if (spaces_escaped_ && is_space_run(*vocab_, id)) continue;
-    if (type == TokenType::user_defined) added_.add(vocab_->text(id), id, true);
-    else if (type == TokenType::control || type == TokenType::unknown) added_.add(vocab_->text(id), id, false);
+    if (type == TokenType::user_defined)
+      added_.add(vocab_->text(id), id, true);
+    else if (type == TokenType::control || type == TokenType::unknown)
+      added_.add(vocab_->text(id), id, false);
   }
 }
 
@@ -187,20 +203,16 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
 void Tokenizer::append_bytes(int32_t id, std::string& out) const {
   if (!vocab_ || !vocab_->contains(id)) return;
   const std::string& text = vocab_->text(id);
-  switch (vocab_->type(id)) {
-    case TokenType::byte: out += static_cast<char>(parse_byte_token(text)); return;
-    case TokenType::control:
-    case TokenType::unknown: out += text; return;
-    case TokenType::user_defined:
-      if (!spaces_escaped_) {
-        out += text;
-        return;
-      }
-      break;
-    default: break;
-  }
-  if (spaces_escaped_) append_unescaped(text, out);
-  else append_letters_as_bytes(text, out);
+  const TokenType type = vocab_->type(id);
+  const bool added = type == TokenType::control || type == TokenType::unknown || type == TokenType::user_defined;
+  if (type == TokenType::byte)
+    out += static_cast<char>(parse_byte_token(text));
+  else if (byte_letters_ && !added)
+    append_letters_as_bytes(text, out);
+  else if (spaces_escaped_ && (!added || type == TokenType::user_defined))
+    append_unescaped(text, out);
+  else
+    out += text;
 }
 
 std::string Tokenizer::token_bytes(int32_t id) const {

@@ -26,10 +26,10 @@ struct EncodeOptions {
 };
 
 struct DecodeOptions {
-  bool keep_special = false;   // false: control and unknown tokens are left out
-  bool at_text_start = true;   // drop the one leading space that encode added (add_space_prefix); false when the ids
-                               // continue a text
-  bool clean_spaces = false;   // remove spaces before . ? ! , and English contractions, as older models' tokenizers do
+  bool keep_special = false;  // false: control and unknown tokens are left out
+  bool at_text_start = true;  // drop the one leading space that encode added (add_space_prefix); false when the ids
+                              // continue a text
+  bool clean_spaces = false;  // remove spaces before . ? ! , and English contractions, as older models' tokenizers do
 };
 
 // Immutable and thread-safe; share it as std::shared_ptr<const Tokenizer>.
@@ -70,7 +70,7 @@ class Tokenizer {
   bool is_control(int32_t id) const { return type(id) == TokenType::control; }
   // Generation ends after this token.
   bool is_eog(int32_t id) const;
-  std::span<const int32_t> eog_tokens() const { return end_tokens_; }           // sorted
+  std::span<const int32_t> eog_tokens() const { return end_tokens_; }            // sorted
   std::span<const int32_t> suppress_tokens() const { return suppress_tokens_; }  // never sampled
 
  private:
@@ -84,6 +84,7 @@ class Tokenizer {
   TokenizerKind kind_ = TokenizerKind::none;
   int32_t n_vocab_ = 0;
   const PreTokenizer* pre_ = nullptr;  // BPE only
+  bool byte_letters_ = false;          // texts are spelled in byte letters
   bool spaces_escaped_ = false;        // texts spell a space as U+2581
   bool add_bos_ = false, add_eos_ = false, add_sep_ = false, add_space_prefix_ = false;
   std::unique_ptr<const Vocab> vocab_;  // null for the kind none

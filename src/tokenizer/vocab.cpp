@@ -13,7 +13,9 @@ Error bad_vocab(std::string what, std::string where) {
   return Error{ErrorCode::bad_vocab, std::move(what), std::move(where), "convert the model again"};
 }
 
-std::string token_name(int32_t id, const std::string& text) { return "token " + std::to_string(id) + " '" + text + "'"; }
+std::string token_name(int32_t id, const std::string& text) {
+  return "token " + std::to_string(id) + " '" + text + "'";
+}
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -47,7 +49,8 @@ Result<Vocab> Vocab::create(VocabSource& source) {
   for (size_t id = 0; id < source.types.size(); ++id) {
     const int32_t type = source.types[id];
     if (type < 0 || type > static_cast<int32_t>(TokenType::byte))
-      return bad_vocab("unknown token type " + std::to_string(type), "tokenizer.ggml.token_type[" + std::to_string(id) + "]");
+      return bad_vocab("unknown token type " + std::to_string(type),
+                       "tokenizer.ggml.token_type[" + std::to_string(id) + "]");
     vocab.types_[id] = static_cast<TokenType>(type);
   }
   for (size_t id = 0; id < n; ++id)
@@ -59,7 +62,7 @@ Result<Vocab> Vocab::create(VocabSource& source) {
 
 size_t Vocab::slot_of(std::string_view wanted) const {
   const size_t mask = slots_.size() - 1;
-  size_t slot = std::hash<std::string_view>{}(wanted) & mask;
+  size_t slot = std::hash<std::string_view>{}(wanted)&mask;
   while (slots_[slot] != kNoToken && text(slots_[slot]) != wanted) slot = (slot + 1) & mask;
   return slot;
 }
