@@ -56,14 +56,15 @@ bool extends_left(const Candidate& c, size_t begin, size_t end) {
 
 bool check_norm(const Candidate& c, Mode) {
   if (!extends_left(c, 1, c.nodes.size())) return false;
-  return c.graph.value(c.node(1).inputs[1]).is_contiguous();
+  const Value& weight = c.graph.value(c.node(1).inputs[1]);
+  return weight.shape.n_rows() == 1 || weight.is_contiguous();
 }
 
 // The weight is one vector for all heads, since the rotation works head by head.
 bool check_norm_rope(const Candidate& c, Mode) {
   const Node &mul = c.node(1), &rope = c.node(2);
   const Value& weight = c.graph.value(mul.inputs[1]);
-  return extends_left(c, 1, 2) && weight.shape.rank() == 1 && weight.is_contiguous() &&
+  return extends_left(c, 1, 2) && weight.shape.rank() == 1 &&
          c.graph.value(mul.output).shape == c.graph.value(c.node(0).output).shape &&
          c.graph.value(rope.output).shape == c.graph.value(mul.output).shape &&
          is_whole(c.graph, rope.inputs[0], mul.output);

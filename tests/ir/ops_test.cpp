@@ -7,6 +7,8 @@
 #include <limits>
 #include <set>
 
+#include "ir/docs.h"
+
 namespace tokamak::ir {
 namespace {
 
@@ -207,6 +209,15 @@ TEST(OpTable, AttributeSetAndRangesAreChecked) {
   EXPECT_EQ(error_of(Op::reshape, {x}, {{Attr::dims, int64_t{24}}}), "RESHAPE: attribute dims must be a shape");
   EXPECT_THAT(error_of(Op::reshape, {x}, dims({int64_t{1} << 40, int64_t{1} << 40})), HasSubstr("elements"));
   EXPECT_THAT(error_of(Op::reshape, {x}, dims({-3, -8})), HasSubstr("dimension 0 is -3"));
+}
+
+TEST(OpTable, DocsHaveARowForEachOpAndAttribute) {
+  const std::string page = ops_markdown();
+  for (const OpRow& row : op_table()) EXPECT_THAT(page, HasSubstr("| " + std::string(row.name)));
+  for (const AttrRow& row : kAttrs) EXPECT_THAT(page, HasSubstr("| `" + std::string(row.name) + "` |"));
+  EXPECT_THAT(page, HasSubstr("| `eps` | number from 0 to 1 |"));
+  EXPECT_THAT(page, HasSubstr("| `n_rot` | integer >= 2 |"));
+  EXPECT_THAT(page, HasSubstr("| `scale` | number |"));
 }
 
 TEST(OpTable, TypesAreBounded) {
