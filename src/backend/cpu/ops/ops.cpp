@@ -1,0 +1,70 @@
+#include "backend/cpu/ops/ops.h"
+
+#include "backend/cpu/ops/op_sets.h"
+#include "base/check.h"
+#include "quant/codec.h"
+
+namespace tokamak::cpu {
+
+namespace {
+
+struct OpSetRow {
+  Isa isa;
+  const OpSet* ops;
+};
+// Fastest first, scalar last.
+constexpr auto kSets = std::to_array<OpSetRow>({
+#if defined(__x86_64__)
+  {Isa::avx512, &kOpsAvx512}, {Isa::avx2, &kOpsAvx2},
+#endif
+      {Isa::scalar, &kOpsScalar},
+});
+static_assert(kSets.back().isa == Isa::scalar);
+
+struct KernelRow {
+  std::string_view name, labels;
+};
+// In the order of OpSet's members.
+constexpr auto kKernels = std::to_array<KernelRow>({
+    {"norm_f32", "RMS_NORM RMS_NORM+MUL RMS_NORM+MUL+ADD NORM NORM+MUL NORM+MUL+ADD"},
+    {"add_f32", "ADD"},
+    {"mul_f32", "MUL"},
+    {"add_chain_f32", "ADD+ADD ADDx3 ADDx4 ADDx5 ADDx6 ADDx7"},
+    {"scale_f32", "SCALE"},
+    {"softcap_f32", "SCALE+UNARY+SCALE"},
+    {"unary_f32", "UNARY"},
+    {"glu_f32", "GLU"},
+    {"rope_f32", "ROPE RMS_NORM+MUL+ROPE"},
+    {"kv_write", "SET_ROWS ROPE+SET_ROWS RMS_NORM+MUL+ROPE+SET_ROWS"},
+    {"get_rows", "GET_ROWS"},
+    {"copy_rows", "CPY"},
+    {"flash_attn_64x16", "FLASH_ATTN_EXT"},
+    {"flash_attn_merge", "FLASH_ATTN_EXT"},
+});
+static_assert(sizeof(OpSet) == kKernels.size() * sizeof(void (*)()));
+
+}  // namespace
+
+const OpSet& op_set(Isa isa) {
+  CHECK(isa_available(isa), isa_name(isa));
+  for (const OpSetRow& row : kSets)
+    if (row.isa == isa) return *row.ops;
+  return kOpsScalar;  // an instruction set without op kernels of its own
+}
+
+std::vector<KernelName> op_kernel_names() {
+  std::vector<KernelName> names;
+  for (const OpSetRow& row : kSets)
+    for (const KernelRow& kernel : kKernels)
+      names.push_back({std::string(kernel.name) + "_" + std::string(isa_name(row.isa)), kernel.labels, row.isa});
+  return names;
+}
+
+void get_rows_any(const GetRowsArgs& a, int64_t begin, int64_t end);
+void get_rows_any(const GetRowsArgs& a, int64_t begin, int64_t end) {
+  const auto row_bytes = static_cast<int64_t>(dtype_bytes(a.type, static_cast<uint64_t>(a.row_elems)));
+  for (int64_t r = begin; r < end; ++r)
+    decode_row(a.type, a.table + a.ids[r] * row_bytes, a.row_elems, a.y + r * a.y_stride);
+}
+
+}  // namespace tokamak::cpu

@@ -1,0 +1,177 @@
+// The CPU kernels of all ops but MUL_MAT: one set of functions per instruction set.
+//
+// Goals: bit-identical results for every instruction set, any split of the work, any batch. Every kernel works on items
+// [begin, end) of its range and starts no threads; distinct items never write the same element.
+// Non-goals: graphs, fusion, allocation, choosing threads.
+//
+// All sums run in 16 lanes, four vectors in turn, joined by a fixed tree: their order depends on the row's length only.
+// inf and NaN follow IEEE arithmetic through the formulas given (payloads of NaN are unspecified).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/ops/attention.h"
+#include "backend/cpu/ops/kv_cache.h"
+#include "backend/cpu/ops/rope.h"
+#include "tensor/dtypes.h"
+
+namespace tokamak::cpu {
+
+// Strides count elements. "In place": y may be exactly that input; any other overlap is not allowed.
+
+// RMS_NORM, NORM and their fusions with MUL and ADD; item = row.
+//   rms   s = x / sqrt(mean(x^2) + eps)
+//   norm  s = (x - mean) / sqrt(mean((x - mean)^2) + eps)
+//   y = s, s * weight, s + addend or s * weight + addend, rounded after each step as the separate ops would
+// In place: x, addend.
+struct NormArgs {
+  bool centred = false;  // NORM instead of RMS_NORM
+  float eps = 0;
+  int64_t row_elems = 0;
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  const float* weight = nullptr;  // [row_elems] or null
+  const float* addend = nullptr;  // rows, or null
+  int64_t addend_stride = 0;      // 0: one row for all
+  float* y = nullptr;
+  int64_t y_stride = 0;
+};
+
+// y = a + b or a * b; item = row. A trailing broadcast is b_stride 0 with row_elems = elements of b. In place: a, b.
+struct BinaryArgs {
+  int64_t row_elems = 0;
+  const float* a = nullptr;
+  int64_t a_stride = 0;
+  const float* b = nullptr;
+  int64_t b_stride = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+};
+
+// y = ((x0 + x1) + x2) + ...; item = row. In place: any input.
+struct AddChainArgs {
+  static constexpr int kMax = 8;
+  int n_inputs = 0;  // 1 to kMax
+  int64_t row_elems = 0;
+  std::array<const float*, kMax> x{};
+  std::array<int64_t, kMax> x_stride{};  // 0: one row for all
+  float* y = nullptr;
+  int64_t y_stride = 0;
+};
+
+// Order as in ir::Unary and ir::Glu.
+enum class UnaryKind : uint8_t { silu, gelu, gelu_erf, gelu_quick, relu, sigmoid, tanh, count_ };
+enum class GluKind : uint8_t { reglu, geglu, swiglu, geglu_erf, geglu_quick, count_ };
+
+// item = row; in place: x.
+//   scale    y = fma(scale, x, bias)
+//   softcap  y = cap * tanh(x / cap), the product SCALE, TANH, SCALE
+//   unary    y = f(x)
+struct MapArgs {
+  int64_t row_elems = 0;
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  float scale = 1, bias = 0;  // scale
+  float cap = 0;              // softcap, > 0
+  UnaryKind unary = UnaryKind::silu;
+};
+
+// y = act(gate) * up; item = row. In place: gate, up. One tensor [n, 2 n_ff] is gate = x, up = x + n_ff.
+struct GluArgs {
+  GluKind kind = GluKind::swiglu;
+  int64_t row_elems = 0;
+  const float* gate = nullptr;
+  int64_t gate_stride = 0;
+  const float* up = nullptr;
+  int64_t up_stride = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+};
+
+// ROPE and RMS_NORM+MUL+ROPE; item = token * n_head + head. y = rope(x) or rope(rms_norm(x) * weight) per head;
+// dimensions from n_rot on are copied. In place: x.
+struct RopeArgs {
+  int64_t n_head = 0, head_dim = 0;  // head_dim >= n_rot
+  RopePairing pairing = RopePairing::norm;
+  int64_t n_rot = 0;
+  const float* table = nullptr;        // RopeTable rows of the tokens
+  const float* norm_weight = nullptr;  // [head_dim]; null: no norm
+  float eps = 0;
+  const float* x = nullptr;  // heads of a token are contiguous
+  int64_t x_stride = 0;      // token to token
+  float* y = nullptr;
+  int64_t y_stride = 0;
+};
+
+// SET_ROWS, ROPE+SET_ROWS, RMS_NORM+MUL+ROPE+SET_ROWS into a KV plane; item = token * n_head_kv + head.
+//   f16 rounds to nearest even (above 65519: inf); q8_0: d = max|x| / 127 over 32 dimensions, codes = round(x / d),
+//   d stored as f16. inf or NaN in a q8_0 block makes codes of that block unspecified.
+struct KvWriteArgs {
+  KvPlane plane;
+  const int32_t* slots = nullptr;  // [n_tokens], distinct
+  const float* x = nullptr;        // heads of a token are contiguous
+  int64_t x_stride = 0;
+  const float* rope_table = nullptr;  // null: no rope
+  RopePairing pairing = RopePairing::norm;
+  int64_t n_rot = 0;
+  const float* norm_weight = nullptr;  // [head_dim]; null: no norm
+  float eps = 0;
+};
+
+// GET_ROWS: y[i] = decoded row ids[i] of the table; item = i. ids must be valid (checked where requests enter).
+struct GetRowsArgs {
+  DType type = DType::f32;
+  const std::byte* table = nullptr;
+  int64_t row_elems = 0;
+  const int32_t* ids = nullptr;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+};
+
+// Copies and converts rows; item = row. f16 and bf16 round to nearest even.
+struct CopyArgs {
+  int64_t row_elems = 0;
+  DType x_type = DType::f32, y_type = DType::f32;  // f32, f16, bf16
+  const void* x = nullptr;
+  int64_t x_stride = 0;
+  void* y = nullptr;
+  int64_t y_stride = 0;
+};
+
+template <class Args>
+using Kernel = void (*)(const Args& args, int64_t begin, int64_t end);
+
+struct OpSet {
+  Kernel<NormArgs> norm;
+  Kernel<BinaryArgs> add, mul;
+  Kernel<AddChainArgs> add_chain;
+  Kernel<MapArgs> scale, softcap, unary;
+  Kernel<GluArgs> glu;
+  Kernel<RopeArgs> rope;
+  Kernel<KvWriteArgs> kv_write;
+  Kernel<GetRowsArgs> get_rows;
+  Kernel<CopyArgs> copy;
+  AttentionKernel attention;
+  Kernel<AttentionCall> attention_merge;
+};
+
+// Kernels of one instruction set; CHECKs that the machine has it. op_set(best_isa()) is the fastest.
+const OpSet& op_set(Isa isa);
+
+// For listings: every kernel of this build, fastest instruction set first, scalar last.
+struct KernelName {
+  std::string name;         // "norm_f32_avx512"
+  std::string_view labels;  // ops and fusion labels it runs, separated by spaces
+  Isa isa;
+};
+std::vector<KernelName> op_kernel_names();
+
+}  // namespace tokamak::cpu

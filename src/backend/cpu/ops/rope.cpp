@@ -1,0 +1,86 @@
+#include "backend/cpu/ops/rope.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "base/check.h"
+
+namespace tokamak::cpu {
+
+namespace {
+
+constexpr int64_t kLow = 64;  // positions of the low part
+constexpr int64_t kMaxPairs = 512;
+
+std::vector<double> rope_frequencies(const RopeParams& p, std::span<const float> factors) {
+  const auto n_rot = static_cast<double>(p.n_rot);
+  const auto pair_of_turns = [&](double turns) {  // the pair that makes `turns` turns over the original context
+    return n_rot * std::log(static_cast<double>(p.n_ctx_orig) / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(p.theta));
+  };
+  double low = 0, high = 1;
+  if (p.ext_factor != 0) {
+    low = std::max(0.0, std::floor(pair_of_turns(p.beta_fast)));
+    high = std::min(n_rot - 1, std::ceil(pair_of_turns(p.beta_slow)));
+  }
+  std::vector<double> out(static_cast<size_t>(p.n_rot / 2));
+  for (size_t i = 0; i < out.size(); ++i) {
+    double extrapolated = std::pow(p.theta, -2.0 * static_cast<double>(i) / n_rot);
+    if (!factors.empty()) extrapolated /= double{factors[i]};
+    const double interpolated = p.freq_scale * extrapolated;
+    const double ramp = std::clamp((static_cast<double>(i) - low) / std::max(0.001, high - low), 0.0, 1.0);
+    const double keep = (1 - ramp) * p.ext_factor;
+    out[i] = p.ext_factor == 0 ? interpolated : interpolated * (1 - keep) + extrapolated * keep;
+  }
+  return out;
+}
+
+}  // namespace
+
+RopeTable::RopeTable(const RopeParams& params, std::span<const float> factors) : params_(params) {
+  CHECK(params.n_rot >= 0 && params.n_rot % 2 == 0 && params.n_rot / 2 <= kMaxPairs, params.n_rot);
+  CHECK(factors.empty() || static_cast<int64_t>(factors.size()) == params.n_rot / 2, factors.size(), params.n_rot);
+  frequencies_ = rope_frequencies(params, factors);
+  low_.reserve(static_cast<size_t>(kLow) * frequencies_.size());
+  for (int64_t position = 0; position < kLow; ++position)
+    for (double f : frequencies_) {
+      const double angle = static_cast<double>(position) * f;
+      low_.push_back({std::cos(angle), std::sin(angle)});
+    }
+}
+
+void RopeTable::fill(std::span<const int32_t> positions, float* rows, int64_t begin, int64_t end) const {
+  std::array<Turn, kMaxPairs> base;
+  int64_t base_position = -1;
+  for (int64_t t = begin; t < end; ++t) {
+    const int64_t position = positions[static_cast<size_t>(t)], low = position % kLow;
+    if (position - low != base_position) {
+      base_position = position - low;
+      for (size_t i = 0; i < frequencies_.size(); ++i) {
+        const double angle = static_cast<double>(base_position) * frequencies_[i];
+        base[i] = {std::cos(angle), std::sin(angle)};
+      }
+    }
+    fill_row({base.data(), frequencies_.size()}, low, rows + t * row_floats());
+  }
+}
+
+void RopeTable::fill_row(std::span<const Turn> base, int64_t low, float* row) const {
+  const size_t n_pairs = base.size();
+  float* partner = row + params_.n_rot;
+  const Turn* low_turns = low_.data() + static_cast<size_t>(low) * n_pairs;
+  for (size_t i = 0; i < n_pairs; ++i) {
+    const Turn a = base[i], b = low_turns[i];
+    const auto cosine = static_cast<float>((a.cosine * b.cosine - a.sine * b.sine) * params_.attn_factor);
+    const auto sine = static_cast<float>((a.sine * b.cosine + a.cosine * b.sine) * params_.attn_factor);
+    const bool neox = params_.pairing == RopePairing::neox;
+    const size_t first = neox ? i : 2 * i, second = neox ? i + n_pairs : 2 * i + 1;
+    row[first] = row[second] = cosine;
+    partner[first] = -sine;
+    partner[second] = sine;
+  }
+}
+
+}  // namespace tokamak::cpu
