@@ -17,6 +17,12 @@ Error bad_value(const Setting& setting, std::string_view where, std::string what
   return Error{ErrorCode::bad_argument, std::move(what), std::string(where), allowed_values(setting)};
 }
 
+// In place, since gcc 12 warns (under sanitizers) about moving a variant.
+template <class T>
+Result<SettingValue> valued(T&& value) {
+  return Result<SettingValue>(tl::in_place, std::forward<T>(value));
+}
+
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (!text.empty()) {
@@ -56,9 +62,9 @@ std::string unescape(std::string_view text) {
 
 Result<SettingValue> parse_switch(const Setting& setting, std::string_view text, std::string_view where) {
   for (std::string_view yes : {"", "1", "on", "true", "yes"})
-    if (text == yes) return SettingValue(true);
+    if (text == yes) return valued(true);
   for (std::string_view no : {"0", "off", "false", "no"})
-    if (text == no) return SettingValue(false);
+    if (text == no) return valued(false);
   return bad_value(setting, where, fmt::format("'{}' is neither on nor off", text));
 }
 
@@ -73,12 +79,12 @@ Result<SettingValue> parse_number(const Setting& setting, std::string_view text,
     return bad_value(setting, where, fmt::format("'{}' is not a {}number", text, kInteger ? "whole " : ""));
   if (errc == std::errc::result_out_of_range || double(number) < setting.min || double(number) > setting.max)
     return bad_value(setting, where, fmt::format("'{}' is out of range", text));
-  return SettingValue(number);
+  return valued(number);
 }
 
 Result<SettingValue> parse_choice(const Setting& setting, std::string_view text, std::string_view where) {
   const auto names = split(setting.choices, ' ');
-  if (std::find(names.begin(), names.end(), text) != names.end()) return SettingValue(std::string(text));
+  if (std::find(names.begin(), names.end(), text) != names.end()) return valued(std::string(text));
   const std::string_view near = nearest_name(text, names);
   return bad_value(
       setting, where,
@@ -137,12 +143,12 @@ Result<SettingValue> parse_setting(const Setting& setting, std::string_view text
     case SettingType::choice:
       return parse_choice(setting, text, where);
     case SettingType::text:
-      return SettingValue(std::string(text));
+      return valued(std::string(text));
     case SettingType::list:
-      return SettingValue(std::vector<std::string>{unescape(text)});
+      return valued(std::vector<std::string>{unescape(text)});
   }
   CHECK(false, static_cast<int>(setting.type));
-  return SettingValue(false);
+  return valued(false);
 }
 
 Result<void> check_setting_range(const Setting& setting, double value, std::string_view where) {
