@@ -77,9 +77,9 @@ ir::ValueId feed_forward(Recipe& r, int64_t layer_idx, ir::ValueId x) {
   return linear(r, mixed, block_name(layer_idx, "ffn_down"), r.hp.n_embd);
 }
 
-ir::ValueId keep_output_rows(Recipe& r, int64_t layer_idx, ir::ValueId x) {
+ir::ValueId keep_output_rows(Recipe& r, int64_t layer_idx, ir::ValueId x, std::string_view name) {
   if (!is_last(r, layer_idx) || r.out_rows == ir::kNone) return x;
-  return r.b.get_rows(x, r.out_rows, "output_rows");
+  return r.b.get_rows(x, r.out_rows, name);
 }
 
 void head(Recipe& r, ir::ValueId x) {

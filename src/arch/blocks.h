@@ -23,7 +23,7 @@ std::optional<ir::ValueId> attention(Recipe& r, int64_t layer_idx, ir::ValueId x
 ir::ValueId feed_forward(Recipe& r, int64_t layer_idx, ir::ValueId x);
 
 // In the last layer, keeps the rows whose logits are wanted (facts: the work of all others would be thrown away).
-ir::ValueId keep_output_rows(Recipe& r, int64_t layer_idx, ir::ValueId x);
+ir::ValueId keep_output_rows(Recipe& r, int64_t layer_idx, ir::ValueId x, std::string_view name);
 
 // Final norm, output projection (token_embd when tied), softcap; marks the graph's output.
 void head(Recipe& r, ir::ValueId x);

@@ -8,8 +8,8 @@ void build_decoder(Recipe& r) {
   for (int64_t layer_idx = 0; layer_idx < r.hp.n_layer; ++layer_idx) {
     const auto mixed = attention(r, layer_idx, rms_norm(r, x, block_name(layer_idx, "attn_norm")));
     if (!mixed) return;
-    const ir::ValueId kept = keep_output_rows(r, layer_idx, *mixed);
-    x = keep_output_rows(r, layer_idx, x);
+    const ir::ValueId kept = keep_output_rows(r, layer_idx, *mixed, "attn_output_rows");
+    x = keep_output_rows(r, layer_idx, x, "residual_output_rows");
     x = r.b.add(linear(r, kept, block_name(layer_idx, "attn_output"), r.hp.n_embd), x,
                 block_name(layer_idx, "attn_residual"));
     const ir::ValueId normed = rms_norm(r, x, block_name(layer_idx, "ffn_norm"));

@@ -24,19 +24,20 @@ Recipe::Recipe(const GgufFile& file, const Hparams& hparams, const ShapeClass& s
 }
 
 ir::ValueId Recipe::weight(const std::string& name, const Shape& wanted) {
+  if (error_ || b.failed()) return ir::kNone;  // the first error is the cause, later ones its effects
   const GgufTensor* tensor = file_.find_tensor(name);
-  if (!error_ && !tensor)
+  if (!tensor)
     error_ = Error{.code = ErrorCode::bad_tensor,
                    .what = "the file has no such tensor",
                    .where = name,
                    .hint = fmt::format("a {} model needs it; the file may be incomplete", hp.family->name)};
-  if (!error_ && tensor->shape != wanted)
+  else if (tensor->shape != wanted)
     error_ =
         Error{.code = ErrorCode::bad_tensor,
               .what = fmt::format("shape is {}, the model needs {}", tensor->shape.to_string(), wanted.to_string()),
               .where = name,
               .hint = "the file's metadata and tensors do not belong together"};
-  return b.weight(name, tensor ? tensor->type : DType::f32, wanted);
+  return error_ ? ir::kNone : b.weight(name, tensor->type, wanted);
 }
 
 std::optional<float> Recipe::scalar(const std::string& name) const {
