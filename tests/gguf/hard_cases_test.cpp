@@ -17,6 +17,10 @@ std::atomic<size_t> g_n_allocated = 0;  // bytes ever asked of operator new, by 
   if (void* p = std::malloc(n_bytes ? n_bytes : 1)) return p;
   throw std::bad_alloc();
 }
+[[gnu::noinline]] void* operator new(size_t n_bytes, const std::nothrow_t&) noexcept {
+  g_n_allocated += n_bytes;
+  return std::malloc(n_bytes ? n_bytes : 1);
+}
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
 
