@@ -144,8 +144,12 @@ void fill_weights(DType dtype, int64_t n_rows, int64_t k, std::byte* out) {
   for (std::byte& b : rows) b = static_cast<std::byte>(random() & (is_quantized(dtype) ? 255 : 0x3B));
   const uint16_t scale = 0x211F;  // 0.01 in f16
   const size_t at = dtype == DType::q6_k ? 208 : 0;
+  const bool has_min = dtype == DType::q4_1 || dtype == DType::q5_1 || dtype == DType::q4_k || dtype == DType::q5_k;
   if (is_quantized(dtype))
-    for (size_t block = 0; block < rows.size(); block += row.block_bytes) std::memcpy(&rows[block + at], &scale, 2);
+    for (size_t block = 0; block < rows.size(); block += row.block_bytes) {
+      std::memcpy(&rows[block + at], &scale, 2);
+      if (has_min) std::memcpy(&rows[block + 2], &scale, 2);
+    }
   pack_weights(dtype, {rows.data(), row_bytes, kPanelRows, k, 0, 1, out});
   const size_t panel = static_cast<size_t>(packed_bytes(dtype, kPanelRows, k));
   for (int64_t p = 1; p < n_panels(n_rows); ++p) std::memcpy(out + static_cast<size_t>(p) * panel, out, panel);

@@ -16,11 +16,31 @@ struct TileColumns {
   int64_t n_cols, first;
 };
 
+// The columns of a tile as seen by its kernel. Layers that handle 8 columns at once always see whole panels: then the
+// panel's width is a constant and all addresses are immediate offsets.
+template <class V, int NC>
+class TilePosition {
+ public:
+  explicit TilePosition(const TileColumns& a) : n_cols_(a.n_cols), first_(a.first) {}
+  int64_t n_cols() const { return kWhole ? NC : n_cols_; }
+  int64_t first() const { return kWhole ? 0 : first_; }
+
+ private:
+  static constexpr bool kWhole = V::kMaxCols == kPanelCols;
+  int64_t n_cols_, first_;
+};
+
 template <class T>
 [[gnu::always_inline]] inline T load_scalar(const std::byte* p) {
   T x;
   std::memcpy(&x, p, sizeof x);
   return x;
+}
+
+// The same pointer, of which the compiler knows nothing: loads through it are repeated instead of kept in registers.
+[[gnu::always_inline]] inline const std::byte* opaque(const std::byte* p) {
+  asm volatile("" : "+r"(p));
+  return p;
 }
 
 // The hardware follows the stream by itself for few columns; from 4 on it needs help (facts/cpu_kernels.md, 5).

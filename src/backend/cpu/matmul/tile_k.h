@@ -9,19 +9,19 @@ namespace tokamak::cpu {
 namespace {
 
 // One block of 256 for the NC columns of a tile.
+template <class V, int NC>
 struct Group256 {
-  static constexpr int kBytesPerCol = activation_format(ActivationKind::int8_group256).block_bytes_per_col;
+  TilePosition<V, NC> at;
   const std::byte* base;  // of the panel's block
-  int64_t n_cols, first;
 
-  explicit Group256(const TileColumns& a) : base(a.panel), n_cols(a.n_cols), first(a.first) {}
-  void next() { base += kBytesPerCol * n_cols; }
-  const std::byte* codes(int run) const { return base + run * 32 * n_cols + 32 * first; }  // columns 32 bytes apart
+  explicit Group256(const TileColumns& a) : at(a), base(a.panel) {}
+  void next() { base += activation_format(ActivationKind::int8_group256).block_bytes_per_col * at.n_cols(); }
+  const std::byte* codes(int run) const { return base + run * 32 * at.n_cols() + 32 * at.first(); }  // 32 bytes apart
   int32_t start(int group16, int c) const {
-    return load_scalar<int32_t>(base + 256 * n_cols + 4 * (group16 * n_cols + first + c));
+    return load_scalar<int32_t>(base + (256 + 4 * group16) * at.n_cols() + 4 * (at.first() + c));
   }
-  const std::byte* run_sums() const { return base + 320 * n_cols + 16 * first; }  // columns 16 bytes apart
-  float d(int c) const { return load_scalar<float>(base + 336 * n_cols + 4 * (first + c)); }
+  const std::byte* run_sums() const { return base + 320 * at.n_cols() + 16 * at.first(); }  // columns 16 bytes apart
+  float d(int c) const { return load_scalar<float>(base + 336 * at.n_cols() + 4 * (at.first() + c)); }
 };
 
 // The 8 six-bit scales and mins of 16 rows: byte i of dword r belongs to group i (low) or i + 4 (high).
@@ -45,7 +45,7 @@ struct SixBitScales {
 // t -= dmin * sum over groups of min * (sum of the group's codes)
 template <class V, int NC>
 [[gnu::always_inline]] inline void subtract_mins(typename V::F (&t)[NC], const SixBitScales<V>& scales,
-                                                 const typename V::F& dmin, const Group256& a) {
+                                                 const typename V::F& dmin, const Group256<V, NC>& a) {
   typename V::template Acc<6> low[NC], high[NC];
 #pragma GCC unroll 8
   for (int c = 0; c < NC; ++c) low[c] = high[c] = V::template start<6>(0);
@@ -75,10 +75,10 @@ template <class V, bool kHigh>
 
 // Group g of 32 codes of 4 bits. Both halves of a run load the same 8 vectors: 16 running sums would spill.
 template <class V, int g, int NC>
-[[gnu::always_inline]] inline void q4_k_group(const std::byte* w, const typename V::F& scale, const Group256& a,
+[[gnu::always_inline]] inline void q4_k_group(const std::byte* w, const typename V::F& scale, const Group256<V, NC>& a,
                                               typename V::F (&t)[NC]) {
   typename V::template Acc<4> s[NC];
-  const std::byte* v = w + 256 + (g / 2) * 512;
+  const std::byte* v = opaque(w + 256 + (g / 2) * 512);
   const std::byte* codes = a.codes(g);
 #pragma GCC unroll 8
   for (int c = 0; c < NC; ++c) s[c] = V::template start<4>(0);
@@ -102,10 +102,10 @@ template <class V, bool kHigh, int j>
 }
 
 template <class V, int g, int NC>
-[[gnu::always_inline]] inline void q5_k_group(const std::byte* w, const typename V::F& scale, const Group256& a,
+[[gnu::always_inline]] inline void q5_k_group(const std::byte* w, const typename V::F& scale, const Group256<V, NC>& a,
                                               typename V::F (&t)[NC]) {
   typename V::template Acc<5> s[NC];
-  const std::byte* run = w + 256 + (g / 2) * 640;
+  const std::byte* run = opaque(w + 256 + (g / 2) * 640);
   const std::byte* codes = a.codes(g);
   const auto high = V::load_codes(run + 64 * (g % 2));
   const std::byte* v = run + 128;
@@ -124,7 +124,7 @@ template <class V, int g, int NC>
 
 // 16 codes of 6 bits in three vectors: bits 0-5 are quads 0, 1, 2; the top bits make quad 3.
 template <class V, int group, int NC>
-[[gnu::always_inline]] inline void q6_k_group(const std::byte* w, const typename V::F& d, const Group256& a,
+[[gnu::always_inline]] inline void q6_k_group(const std::byte* w, const typename V::F& d, const Group256<V, NC>& a,
                                               typename V::F (&t)[NC]) {
   typename V::template Acc<6> s[NC];
   const std::byte* codes = a.codes(group / 2) + 16 * (group % 2);
@@ -143,7 +143,7 @@ template <class V, int group, int NC>
 
 template <class V, int NC>
 [[gnu::always_inline]] inline void add_scaled_256(typename V::F (&f)[NC], const typename V::F (&t)[NC],
-                                                  const Group256& a) {
+                                                  const Group256<V, NC>& a) {
 #pragma GCC unroll 8
   for (int c = 0; c < NC; ++c) f[c] = V::fma(t[c], V::set1(a.d(c)), f[c]);
 }
@@ -162,7 +162,7 @@ struct TileQ4_K {
   static constexpr const PackedFormat& kFormat = *find_packed_format(DType::q4_k);
   template <int NC>
   static void run(const std::byte* w, const TileColumns& cols, int64_t n_chunks, typename V::F (&f)[NC]) {
-    Group256 a(cols);
+    Group256<V, NC> a(cols);
     for (int64_t i = 0; i < n_chunks; ++i, w += kFormat.chunk_bytes, a.next()) {
       prefetch_chunk<NC, kFormat.chunk_bytes>(w);
       const SixBitScales<V> scales(w);
@@ -183,7 +183,7 @@ struct TileQ5_K {
   static constexpr const PackedFormat& kFormat = *find_packed_format(DType::q5_k);
   template <int NC>
   static void run(const std::byte* w, const TileColumns& cols, int64_t n_chunks, typename V::F (&f)[NC]) {
-    Group256 a(cols);
+    Group256<V, NC> a(cols);
     for (int64_t i = 0; i < n_chunks; ++i, w += kFormat.chunk_bytes, a.next()) {
       prefetch_chunk<NC, kFormat.chunk_bytes>(w);
       const SixBitScales<V> scales(w);
@@ -204,7 +204,7 @@ struct TileQ6_K {
   static constexpr const PackedFormat& kFormat = *find_packed_format(DType::q6_k);
   template <int NC>
   static void run(const std::byte* w, const TileColumns& cols, int64_t n_chunks, typename V::F (&f)[NC]) {
-    Group256 a(cols);
+    Group256<V, NC> a(cols);
     for (int64_t i = 0; i < n_chunks; ++i, w += kFormat.chunk_bytes, a.next()) {
       prefetch_chunk<NC, kFormat.chunk_bytes>(w);
       const auto d = V::load_f16(w + 256);
