@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <string>
 
@@ -34,6 +35,7 @@ class SpmEncoder final : public SegmentEncoder {
       const bool run = is_space_run(vocab, id);
       const uint32_t n_bytes = static_cast<uint32_t>(std::min<size_t>(vocab.text(id).size(), kSpaceRunKeys - 1));
       keys_[static_cast<size_t>(id)] = run ? n_bytes : std::max(score_key(vocab.score(id)), kSpaceRunKeys);
+      if (piece(vocab.text(id)) != kNoToken) note_inner_marks(vocab.text(id));
     }
   }
 
@@ -49,11 +51,8 @@ class SpmEncoder final : public SegmentEncoder {
         escaped += c;
     }
     MergeScratch scratch;
-    // Parts of bounded length keep 32-bit offsets; a cut falls on a character boundary.
-    constexpr size_t kPart = size_t{1} << 30;
     for (std::string_view rest = escaped; !rest.empty();) {
-      size_t n = std::min(rest.size(), kPart);
-      while (n < rest.size() && n > kPart - 4 && (static_cast<unsigned char>(rest[n]) & 0xC0) == 0x80) --n;
+      const size_t n = word_length(rest);
       encode_part(rest.substr(0, n), scratch, out);
       rest.remove_prefix(n);
     }
@@ -68,6 +67,25 @@ class SpmEncoder final : public SegmentEncoder {
                    type == TokenType::unused
                ? kNoToken
                : id;
+  }
+
+  // Notes the bytes in front of every space mark inside a piece, the marks' own excepted.
+  void note_inner_marks(std::string_view text) {
+    for (size_t at = text.find(kSpaceMark, 1); at != std::string_view::npos; at = text.find(kSpaceMark, at + 1))
+      if (!text.substr(0, at).ends_with(kSpaceMark)) joins_mark_[static_cast<uint8_t>(text[at - 1])] = true;
+  }
+
+  // Bytes up to the next place that no piece can cross: where a word ends and a space mark begins, unless some piece
+  // holds such a pair. Merging the words one by one is exact and keeps the candidate heap small. At most about 2^30
+  // (32-bit offsets), then at a character boundary.
+  size_t word_length(std::string_view text) const {
+    constexpr size_t kMax = size_t{1} << 30;
+    for (size_t at = text.find(kSpaceMark, 1); at < std::min(text.size(), kMax); at = text.find(kSpaceMark, at + 1))
+      if (!text.substr(0, at).ends_with(kSpaceMark) && !joins_mark_[static_cast<uint8_t>(text[at - 1])]) return at;
+    if (text.size() <= kMax) return text.size();
+    size_t n = kMax;
+    while (n > kMax - 4 && (static_cast<unsigned char>(text[n]) & 0xC0) == 0x80) --n;
+    return n;
   }
 
   void encode_part(std::string_view text, MergeScratch& scratch, std::vector<int32_t>& out) const {
@@ -106,7 +124,8 @@ class SpmEncoder final : public SegmentEncoder {
   const Vocab& vocab_;
   bool add_space_prefix_;
   int32_t unk_;
-  std::vector<uint32_t> keys_;  // per token: smaller merges first
+  std::vector<uint32_t> keys_;          // per token: smaller merges first
+  std::array<bool, 256> joins_mark_{};  // last bytes of the characters in front of a space mark inside pieces
 };
 
 }  // namespace

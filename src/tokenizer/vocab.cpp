@@ -1,5 +1,7 @@
 #include "tokenizer/vocab.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <functional>
 
@@ -13,9 +15,7 @@ Error bad_vocab(std::string what, std::string where) {
   return Error{ErrorCode::bad_vocab, std::move(what), std::move(where), "convert the model again"};
 }
 
-std::string token_name(int32_t id, const std::string& text) {
-  return "token " + std::to_string(id) + " '" + text + "'";
-}
+std::string token_name(int32_t id, const std::string& text) { return fmt::format("token {} '{}'", id, text); }
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -60,20 +60,24 @@ Result<Vocab> Vocab::create(VocabSource& source) {
   return vocab;
 }
 
-size_t Vocab::slot_of(std::string_view wanted) const {
+Vocab::Place Vocab::place_of(std::string_view wanted) const {
+  const uint64_t hash = std::hash<std::string_view>{}(wanted);
+  const uint32_t tag = static_cast<uint32_t>(hash >> 32);
   const size_t mask = slots_.size() - 1;
-  size_t slot = std::hash<std::string_view>{}(wanted)&mask;
-  while (slots_[slot] != kNoToken && text(slots_[slot]) != wanted) slot = (slot + 1) & mask;
-  return slot;
+  size_t slot = hash & mask;
+  while (slots_[slot].id != kNoToken && (slots_[slot].tag != tag || text(slots_[slot].id) != wanted))
+    slot = (slot + 1) & mask;
+  return {slot, tag};
 }
 
 Result<void> Vocab::index_texts() {
-  slots_.assign(std::bit_ceil(tokens_.size() * 2), kNoToken);
+  slots_.assign(std::bit_ceil(tokens_.size() * 2), Slot{});
   for (int32_t id = 0; id < size(); ++id) {
-    const size_t slot = slot_of(text(id));
-    if (slots_[slot] != kNoToken)
-      return bad_vocab("the same text as token " + std::to_string(slots_[slot]), token_name(id, text(id)));
-    slots_[slot] = id;
+    const Place place = place_of(text(id));
+    Slot& slot = slots_[place.slot];
+    if (slot.id != kNoToken)
+      return bad_vocab("the same text as token " + std::to_string(slot.id), token_name(id, text(id)));
+    slot = {id, place.tag};
   }
   return {};
 }
@@ -92,6 +96,6 @@ Result<void> Vocab::index_bytes() {
   return {};
 }
 
-int32_t Vocab::find(std::string_view wanted) const { return slots_[slot_of(wanted)]; }
+int32_t Vocab::find(std::string_view wanted) const { return slots_[place_of(wanted).slot].id; }
 
 }  // namespace tokamak

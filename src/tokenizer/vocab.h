@@ -46,12 +46,20 @@ class Vocab {
  private:
   Result<void> index_texts();
   Result<void> index_bytes();
-  size_t slot_of(std::string_view wanted) const;
+  struct Slot {
+    int32_t id = kNoToken;
+    uint32_t tag = 0;  // upper half of the text's hash: most misses end without touching the text
+  };
+  struct Place {
+    size_t slot;
+    uint32_t tag;
+  };
+  Place place_of(std::string_view wanted) const;
 
   std::vector<std::string> tokens_;
   std::vector<TokenType> types_;
   std::vector<float> scores_;
-  std::vector<int32_t> slots_;  // open addressing by hash of the text; a power of two, at most half full
+  std::vector<Slot> slots_;  // open addressing by hash of the text; a power of two, at most half full
   std::array<int32_t, 256> byte_ids_{};
 };
 
