@@ -97,8 +97,23 @@ void rows(benchmark::State& state, Isa isa, const Model& m, int64_t n_tokens, co
                       .x_stride = m.n_head * m.head_dim,
                       .y = y.data(),
                       .y_stride = m.n_head * m.head_dim};
+  const std::vector<KvLayerDims> layers = {{m.n_head_kv, m.head_dim, m.head_dim}};
+  KvStorage storage = std::move(*KvStorage::create(layers, 8, 64, DType::f16));
+  std::vector<int32_t> slots(static_cast<size_t>(n_tokens));
+  for (size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<int32_t>(i);
+  const KvWriteArgs keys{.plane = storage.keys(0),
+                         .slots = slots.data(),
+                         .x = x.data(),
+                         .x_stride = m.n_ff,
+                         .rope_table = angles.data(),
+                         .n_rot = m.head_dim};
+  const KvWriteArgs values{.plane = storage.values(0), .slots = slots.data(), .x = x.data(), .x_stride = m.n_ff};
   for (auto _ : state) {
-    if (op == "norm_mul")
+    if (op == "rope_write_keys")
+      ops.kv_write(keys, 0, n_tokens * m.n_head_kv);
+    else if (op == "write_values")
+      ops.kv_write(values, 0, n_tokens * m.n_head_kv);
+    else if (op == "norm_mul")
       ops.norm(norm, 0, n_tokens);
     else if (op == "glu")
       ops.glu(glu, 0, n_tokens);
@@ -124,7 +139,7 @@ void register_all() {
           attention(s, isa, m, type, 511, 1);
         })->Unit(benchmark::kMicrosecond);
       }
-      for (const char* op : {"norm_mul", "glu", "rope", "rope_table"})
+      for (const char* op : {"norm_mul", "glu", "rope", "rope_table", "rope_write_keys", "write_values"})
         for (int64_t n_tokens : {1, 512})
           benchmark::RegisterBenchmark((std::string(op) + "_" + std::to_string(n_tokens) + "/" + suffix).c_str(),
                                        [=](benchmark::State& s) { rows(s, isa, m, n_tokens, op); })

@@ -1,12 +1,10 @@
 // Table rows and cache rows over a vector layer V: GET_ROWS and writing keys and values. Included by ops_ISA.cpp only.
 #pragma once
 
+#include "backend/cpu/ops/op_sets.h"
 #include "backend/cpu/ops/rows_generic.h"
 
 namespace tokamak::cpu {
-
-// Any type, by quant/; defined in ops.cpp so that nothing of quant/ is compiled for one instruction set.
-void get_rows_any(const GetRowsArgs& args, int64_t begin, int64_t end);
 
 namespace {
 

@@ -22,24 +22,41 @@ constexpr auto kSets = std::to_array<OpSetRow>({
 static_assert(kSets.back().isa == Isa::scalar);
 
 struct KernelRow {
-  std::string_view name, labels;
+  std::string_view name;
+  std::span<const std::string_view> labels;
 };
+template <size_t n>
+using Labels = std::array<std::string_view, n>;
+
+constexpr Labels<6> kNorm = {"RMS_NORM", "RMS_NORM+MUL", "RMS_NORM+MUL+ADD", "NORM", "NORM+MUL", "NORM+MUL+ADD"};
+constexpr Labels<1> kAdd = {"ADD"}, kMul = {"MUL"}, kScale = {"SCALE"}, kSoftcap = {"SCALE+UNARY+SCALE"};
+constexpr Labels<1> kUnary = {"UNARY"}, kGlu = {"GLU"}, kGetRows = {"GET_ROWS"}, kCopy = {"CPY"};
+constexpr Labels<1> kAttention = {"FLASH_ATTN_EXT"};
+constexpr Labels<6> kAddChain = {"ADD+ADD",
+                                 "ADD+ADD+ADD",
+                                 "ADD+ADD+ADD+ADD",
+                                 "ADD+ADD+ADD+ADD+ADD",
+                                 "ADD+ADD+ADD+ADD+ADD+ADD",
+                                 "ADD+ADD+ADD+ADD+ADD+ADD+ADD"};
+constexpr Labels<2> kRope = {"ROPE", "RMS_NORM+MUL+ROPE"};
+constexpr Labels<3> kKvWrite = {"SET_ROWS", "ROPE+VIEW+SET_ROWS", "RMS_NORM+MUL+ROPE+VIEW+SET_ROWS"};
+
 // In the order of OpSet's members.
 constexpr auto kKernels = std::to_array<KernelRow>({
-    {"norm_f32", "RMS_NORM RMS_NORM+MUL RMS_NORM+MUL+ADD NORM NORM+MUL NORM+MUL+ADD"},
-    {"add_f32", "ADD"},
-    {"mul_f32", "MUL"},
-    {"add_chain_f32", "ADD+ADD ADDx3 ADDx4 ADDx5 ADDx6 ADDx7"},
-    {"scale_f32", "SCALE"},
-    {"softcap_f32", "SCALE+UNARY+SCALE"},
-    {"unary_f32", "UNARY"},
-    {"glu_f32", "GLU"},
-    {"rope_f32", "ROPE RMS_NORM+MUL+ROPE"},
-    {"kv_write", "SET_ROWS ROPE+SET_ROWS RMS_NORM+MUL+ROPE+SET_ROWS"},
-    {"get_rows", "GET_ROWS"},
-    {"copy_rows", "CPY"},
-    {"flash_attn_64x16", "FLASH_ATTN_EXT"},
-    {"flash_attn_merge", "FLASH_ATTN_EXT"},
+    {"norm_f32", kNorm},
+    {"add_f32", kAdd},
+    {"mul_f32", kMul},
+    {"add_chain_f32", kAddChain},
+    {"scale_f32", kScale},
+    {"softcap_f32", kSoftcap},
+    {"unary_f32", kUnary},
+    {"glu_f32", kGlu},
+    {"rope_f32", kRope},
+    {"kv_write", kKvWrite},
+    {"get_rows", kGetRows},
+    {"copy_rows", kCopy},
+    {"flash_attn", kAttention},
+    {"flash_attn_merge", kAttention},
 });
 static_assert(sizeof(OpSet) == kKernels.size() * sizeof(void (*)()));
 
@@ -60,7 +77,6 @@ std::vector<KernelName> op_kernel_names() {
   return names;
 }
 
-void get_rows_any(const GetRowsArgs& a, int64_t begin, int64_t end);
 void get_rows_any(const GetRowsArgs& a, int64_t begin, int64_t end) {
   const auto row_bytes = static_cast<int64_t>(dtype_bytes(a.type, static_cast<uint64_t>(a.row_elems)));
   for (int64_t r = begin; r < end; ++r)

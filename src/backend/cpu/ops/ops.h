@@ -168,8 +168,8 @@ const OpSet& op_set(Isa isa);
 
 // For listings: every kernel of this build, fastest instruction set first, scalar last.
 struct KernelName {
-  std::string name;         // "norm_f32_avx512"
-  std::string_view labels;  // ops and fusion labels it runs, separated by spaces
+  std::string name;                          // "norm_f32_avx512"
+  std::span<const std::string_view> labels;  // ops and fusion labels it runs
   Isa isa;
 };
 std::vector<KernelName> op_kernel_names();
