@@ -47,6 +47,10 @@ function(tokamak_tests name)
   target_compile_definitions(${name}_test PRIVATE TOKAMAK_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
                                                   TOKAMAK_GOLDEN="${PROJECT_SOURCE_DIR}/tests/golden")
   tokamak_options(${name}_test)
+  set(labels)
+  if(ARG_LABELS)  # an empty value would make TIMEOUT a label
+    set(labels LABELS "${ARG_LABELS}")
+  endif()
   gtest_discover_tests(${name}_test TEST_PREFIX "${name}/" DISCOVERY_TIMEOUT 60
-                       PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+                       PROPERTIES TIMEOUT 600 ${labels})
 endfunction()
