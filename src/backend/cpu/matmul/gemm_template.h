@@ -1,5 +1,4 @@
-// The loops around a tile, compiled once per weight type and instruction set: panels outside, columns inside, so that
-// a weight panel is read from memory once and stays in the cache for all columns.
+// The loops around a tile and its epilogue, compiled once per weight type and instruction set.
 #pragma once
 
 #include <utility>
@@ -81,20 +80,30 @@ inline void finish_tile(const GemmTask& t, int64_t row, int64_t col, int64_t n_c
   }
 }
 
+// Panels [begin, end) and the columns of one activation panel.
+template <class V, class W>
+inline void compute_panels(const GemmTask& t, int64_t begin, int64_t end, int64_t col) {
+  const int64_t n_chunks = packed_chunks(W::kFormat, t.k), panel_bytes = packed_panel_bytes(W::kFormat, t.k);
+  const int64_t n_cols = t.n_cols - col < kPanelCols ? t.n_cols - col : kPanelCols;
+  const std::byte* panel = t.activations + col * activation_bytes(W::kFormat.activation, 1, t.k);
+  alignas(64) float sums[kPanelCols * kPanelRows], up_sums[kPanelCols * kPanelRows];
+  for (int64_t p = begin; p < end; ++p) {
+    compute_columns<V, W>(t.weights + p * panel_bytes, panel, n_cols, n_chunks, sums);
+    if (t.up != nullptr) compute_columns<V, W>(t.up + p * panel_bytes, panel, n_cols, n_chunks, up_sums);
+    finish_tile<V>(t, p * kPanelRows, col, n_cols, sums, up_sums);
+  }
+}
+
+// Weights go through in groups of panels that fit into half a level-2 cache: a group is read from memory once, and
+// an activation panel serves the whole group before the next one is fetched.
 template <class V, class W>
 void run_gemm(const GemmTask& t) {
-  constexpr ActivationKind kKind = W::kFormat.activation;
-  const int64_t n_chunks = packed_chunks(W::kFormat, t.k), panel_bytes = packed_panel_bytes(W::kFormat, t.k);
-  const int64_t col_bytes = activation_bytes(kKind, 1, t.k);
-  alignas(64) float sums[kPanelCols * kPanelRows], up_sums[kPanelCols * kPanelRows];
-  for (int64_t p = t.panel_begin; p < t.panel_end; ++p) {
-    for (int64_t col = 0; col < t.n_cols; col += kPanelCols) {
-      const int64_t n_cols = t.n_cols - col < kPanelCols ? t.n_cols - col : kPanelCols;
-      const std::byte* panel = t.activations + col * col_bytes;
-      compute_columns<V, W>(t.weights + p * panel_bytes, panel, n_cols, n_chunks, sums);
-      if (t.up != nullptr) compute_columns<V, W>(t.up + p * panel_bytes, panel, n_cols, n_chunks, up_sums);
-      finish_tile<V>(t, p * kPanelRows, col, n_cols, sums, up_sums);
-    }
+  constexpr int64_t kGroupBytes = 256 << 10;
+  const int64_t panel_bytes = packed_panel_bytes(W::kFormat, t.k) * (t.up == nullptr ? 1 : 2);
+  const int64_t group = panel_bytes >= kGroupBytes ? 1 : kGroupBytes / (panel_bytes > 0 ? panel_bytes : 1);
+  for (int64_t begin = t.panel_begin; begin < t.panel_end; begin += group) {
+    const int64_t end = t.panel_end - begin < group ? t.panel_end : begin + group;
+    for (int64_t col = 0; col < t.n_cols; col += kPanelCols) compute_panels<V, W>(t, begin, end, col);
   }
 }
 
