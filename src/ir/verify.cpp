@@ -150,6 +150,9 @@ class Verifier {
         if (id >= graph_.nodes.size() || id != next++)
           return wrong(place(), "groups are no partition of the nodes in order");
     }
+    for (const Group& group : graph_.groups)
+      if (group.rule != UINT16_MAX && member_ops(graph_, group).empty())
+        return wrong(fmt::format("group at node {}", group.nodes.front()), "has a rule, but only views as members");
     if (next != graph_.nodes.size()) return wrong(fmt::format("node {}", next), "is in no group");
     return {};
   }

@@ -87,6 +87,10 @@ std::vector<Damage> damages() {
        "has several nodes and no rule"},
       {[](Graph& g) { g.groups = {{.nodes = {}}}; }, "is empty"},
       {[](Graph& g) {
+         g.groups = {{.nodes = {0}}, {.rule = 1, .nodes = {1}}};
+       },
+       "only views as members"},
+      {[](Graph& g) {
          g.groups = {{.nodes = {1}}, {.nodes = {0}}};
        },
        "no partition of the nodes in order"},
