@@ -19,7 +19,8 @@ inline constexpr int64_t kMaxTileRows = 48;  // query rows (tokens times heads) 
 
 struct AttentionSequence {
   const int32_t* pages = nullptr;  // position p is in slot pages[p / page_size] * page_size + p % page_size
-  int64_t n_keys = 0;              // positions 0 .. n_keys - 1 are written, this step's included
+  int64_t n_keys = 0;              // positions 0 .. n_keys - 1 are written, this step's included; with causal, any
+                                   // number above all positions of the step will do
 };
 
 // Tokens of one sequence that are worked on together.

@@ -82,6 +82,7 @@ struct KvRows {
   static void write_f16(const float* x, int64_t n_elems, int64_t step, uint16_t* out) {
     alignas(64) uint16_t half[16];
     for_vectors(n_elems, [&](int64_t i, int n) {
+      if (step == 1 && n == 16) return V::store_f16(out + i, V::load(x + i));
       V::store_f16(half, R::load(x + i, n));
       for (int k = 0; k < n; ++k) out[(i + k) * step] = half[k];
     });

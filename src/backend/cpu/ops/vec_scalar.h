@@ -46,8 +46,10 @@ struct VecScalar {
     return r;
   }
   static void store_n(float* p, const F& x, int n) { std::memcpy(p, x.v, sizeof(float) * static_cast<size_t>(n)); }
-  static F load(const uint16_t* p) {  // f16
-    return map([&](int i) { return f16_to_f32(p[i]); });
+  static F load(const uint16_t* p) {  // f16; any alignment: rows of a file
+    uint16_t half[16];
+    std::memcpy(half, static_cast<const void*>(p), sizeof half);
+    return map([&](int i) { return f16_to_f32(half[i]); });
   }
   static void store_f16(uint16_t* p, const F& x) {
     for (int i = 0; i < 16; ++i) p[i] = f32_to_f16(x.v[i]);
