@@ -1,0 +1,163 @@
+#include "arch/hparams.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "arch/architectures.h"
+#include "arch/recipe.h"
+#include "gguf/writer.h"
+
+namespace tokamak::arch {
+namespace {
+
+// A complete set of keys with one changed or added by the test, and an embedding table.
+struct KeySet {
+  std::string arch = "llama";
+  std::string skip;                             // key not written
+  std::function<void(GgufWriter&)> extra = {};  // written last
+};
+
+std::vector<std::byte> file_of(const KeySet& keys) {
+  GgufWriter writer;
+  const auto number = [&](const std::string& suffix, uint32_t value) {
+    if (suffix != keys.skip) writer.add(keys.arch + "." + suffix, value);
+  };
+  writer.add("general.architecture", keys.arch);
+  number("context_length", 64);
+  number("embedding_length", 8);
+  number("block_count", 2);
+  number("feed_forward_length", 16);
+  number("attention.head_count", 4);
+  number("attention.head_count_kv", 2);
+  if (keys.skip != "attention.layer_norm_rms_epsilon")
+    writer.add(keys.arch + ".attention.layer_norm_rms_epsilon", 1e-5f);
+  if (keys.extra) keys.extra(writer);
+  static const std::vector<std::byte> table(32 * 8 * sizeof(float));
+  writer.add_tensor("token_embd.weight", DType::f32, {32, 8}, table);
+  auto bytes = writer.to_bytes();
+  EXPECT_TRUE(bytes) << bytes.error().message();
+  return std::move(*bytes);
+}
+
+Result<Hparams> read(const KeySet& keys) {
+  const auto bytes = file_of(keys);
+  const auto file = GgufFile::parse(bytes);
+  EXPECT_TRUE(file) << file.error().message();
+  return read_hparams(*file);
+}
+
+std::string refusal(const KeySet& keys) {
+  const auto hparams = read(keys);
+  EXPECT_FALSE(hparams);
+  return hparams ? std::string() : hparams.error().message();
+}
+
+TEST(HparamsTest, DefaultsFollowFromTheRequiredKeys) {
+  const auto hp = read({});
+  ASSERT_TRUE(hp) << hp.error().message();
+  EXPECT_EQ(hp->n_vocab, 32);
+  EXPECT_EQ(hp->head_dim_k, 2);
+  EXPECT_EQ(hp->layers.size(), 2u);
+  EXPECT_EQ(hp->layers[1].rope.n_rot, 2);
+  EXPECT_EQ(hp->layers[1].rope.theta, 10000);
+  EXPECT_DOUBLE_EQ(hp->attention_scale, 1 / std::sqrt(2.0));
+}
+
+TEST(HparamsTest, EveryMissingKeyIsNamed) {
+  for (const char* key : {"context_length", "embedding_length", "block_count", "feed_forward_length",
+                          "attention.head_count", "attention.layer_norm_rms_epsilon"})
+    EXPECT_NE(refusal({.skip = key}).find(std::string("llama.") + key), std::string::npos) << key;
+}
+
+struct BadKey {
+  const char* key;
+  std::function<void(GgufWriter&, const std::string&)> write;
+};
+
+TEST(HparamsTest, WrongTypesAndImpossibleValuesAreRefusedByName) {
+  const std::vector<BadKey> cases = {
+      {"block_count", [](GgufWriter& w, const std::string& k) { w.add(k, "two"); }},
+      {"block_count", [](GgufWriter& w, const std::string& k) { w.add(k, uint32_t{100000}); }},
+      {"attention.head_count", [](GgufWriter& w, const std::string& k) { w.add(k, uint32_t{0}); }},
+      {"context_length", [](GgufWriter& w, const std::string& k) { w.add(k, int32_t{-1}); }},
+      {"embedding_length", [](GgufWriter& w, const std::string& k) { w.add(k, uint64_t{1} << 63); }},
+      {"attention.head_count", [](GgufWriter& w, const std::string& k) {
+         w.add_array(k, std::span<const uint32_t>(std::array<uint32_t, 3>{4, 4, 4}));
+       }}};
+  for (const BadKey& bad : cases) {
+    const std::string key = std::string("llama.") + bad.key;
+    const std::string message = refusal({.skip = bad.key, .extra = [&](GgufWriter& w) { bad.write(w, key); }});
+    EXPECT_NE(message.find(key), std::string::npos) << message;
+  }
+}
+
+TEST(HparamsTest, OptionalKeysAreCheckedToo) {
+  const auto with = [&](const char* key, auto value) {
+    return refusal({.extra = [&](GgufWriter& w) { w.add(std::string("llama.") + key, value); }});
+  };
+  EXPECT_NE(with("rope.dimension_count", uint32_t{1}).find("rope.dimension_count"), std::string::npos);
+  EXPECT_NE(with("rope.freq_base", -1.0f).find("rope.freq_base"), std::string::npos);
+  EXPECT_NE(with("rope.scaling.type", "magic").find("magic"), std::string::npos);
+  EXPECT_NE(with("expert_count", uint32_t{8}).find("mixture-of-experts"), std::string::npos);
+}
+
+TEST(HparamsTest, HeadsThatCannotBeSharedEvenly) {
+  const std::string message = refusal({.skip = "attention.head_count_kv", .extra = [](GgufWriter& w) {
+                                         w.add("llama.attention.head_count_kv", uint32_t{3});
+                                       }});
+  EXPECT_NE(message.find("4 query heads cannot share 3"), std::string::npos) << message;
+}
+
+TEST(HparamsTest, UnknownFamilyListsTheKnownOnes) {
+  const std::string message = refusal({.arch = "llama9"});
+  EXPECT_NE(message.find("llama9"), std::string::npos);
+  for (const ArchitectureRow& row : architectures()) EXPECT_NE(message.find(row.name), std::string::npos) << row.name;
+}
+
+TEST(HparamsTest, YarnAndLinearScaling) {
+  const auto yarn = read({.extra = [](GgufWriter& w) {
+    w.add("llama.rope.scaling.type", "yarn");
+    w.add("llama.rope.scaling.factor", 4.0f);
+    w.add("llama.rope.scaling.original_context_length", uint32_t{16});
+  }});
+  ASSERT_TRUE(yarn) << yarn.error().message();
+  EXPECT_DOUBLE_EQ(yarn->layers[0].rope.freq_scale, 0.25);
+  EXPECT_DOUBLE_EQ(yarn->layers[0].rope.ext_factor, 1);
+  EXPECT_DOUBLE_EQ(yarn->layers[0].rope.attn_factor, 1 + 0.1 * std::log(4.0));
+  EXPECT_EQ(yarn->layers[0].rope.n_ctx_orig, 16);
+}
+
+TEST(HparamsTest, LayerPatterns) {
+  const auto smollm3 = read({.arch = "smollm3", .skip = "block_count", .extra = [](GgufWriter& w) {
+                               w.add("smollm3.block_count", uint32_t{8});
+                             }});
+  ASSERT_TRUE(smollm3) << smollm3.error().message();
+  for (size_t i = 0; i < 8; ++i) EXPECT_EQ(smollm3->layers[i].use_rope, i != 3 && i != 7) << i;
+  const auto gemma3 = read({.arch = "gemma3", .skip = "block_count", .extra = [](GgufWriter& w) {
+                              w.add("gemma3.block_count", uint32_t{12});
+                              w.add("gemma3.attention.sliding_window", uint32_t{32});
+                              w.add("gemma3.rope.freq_base", 1e6f);
+                            }});
+  ASSERT_TRUE(gemma3) << gemma3.error().message();
+  for (size_t i = 0; i < 12; ++i) {
+    const bool global = i == 5 || i == 11;
+    EXPECT_EQ(gemma3->layers[i].window, global ? 0 : 32) << i;
+    EXPECT_EQ(gemma3->layers[i].rope.theta, global ? 1e6 : 1e4) << i;
+  }
+}
+
+TEST(RecipeTest, MissingTensorIsNamed) {
+  const auto bytes = file_of({});
+  const auto file = GgufFile::parse(bytes);
+  ASSERT_TRUE(file);
+  const auto hparams = read_hparams(*file);
+  ASSERT_TRUE(hparams);
+  const auto graph = build_graph(*file, *hparams, {});
+  ASSERT_FALSE(graph);
+  EXPECT_EQ(graph.error().code, ErrorCode::bad_tensor);
+  EXPECT_EQ(graph.error().where, "blk.0.attn_norm.weight");
+}
+
+}  // namespace
+}  // namespace tokamak::arch
