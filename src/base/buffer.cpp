@@ -17,10 +17,12 @@ Result<Buffer> Buffer::allocate(size_t n_bytes) {
   if (n_bytes == 0) return buffer;
   void* p = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED)
-    return Error{.code = ErrorCode::out_of_memory, .what = fmt::format("cannot reserve {} MiB", n_bytes >> 20),
+    return Error{.code = ErrorCode::out_of_memory,
+                 .what = fmt::format("cannot reserve {} MiB", n_bytes >> 20),
                  .hint = "use a smaller context or model"};
   if (n_bytes >= kHugePage) madvise(p, n_bytes, MADV_HUGEPAGE);  // advice: a failure changes only the speed
-  buffer.data_ = std::unique_ptr<std::byte, detail::UnmapBuffer>(static_cast<std::byte*>(p), detail::UnmapBuffer{n_bytes});
+  buffer.data_ =
+      std::unique_ptr<std::byte, detail::UnmapBuffer>(static_cast<std::byte*>(p), detail::UnmapBuffer{n_bytes});
   return buffer;
 }
 

@@ -29,8 +29,14 @@ class Buffer {
   size_t size() const { return data_.get_deleter().n_bytes; }
   std::span<std::byte> bytes() { return {data(), size()}; }
   std::span<const std::byte> bytes() const { return {data(), size()}; }
-  template <class T> T* as() { return reinterpret_cast<T*>(data()); }
-  template <class T> const T* as() const { return reinterpret_cast<const T*>(data()); }
+  template <class T>
+  T* as() {
+    return reinterpret_cast<T*>(data());
+  }
+  template <class T>
+  const T* as() const {
+    return reinterpret_cast<const T*>(data());
+  }
 
  private:
   std::unique_ptr<std::byte, detail::UnmapBuffer> data_;

@@ -17,9 +17,8 @@ std::string check_values(const Values&... values) {
 }
 }  // namespace tokamak::detail
 
-#define CHECK(condition, ...)                                                                    \
-  do {                                                                                           \
-    if (!(condition)) [[unlikely]]                                                               \
-      ::tokamak::detail::check_failed(#condition, __FILE__, __LINE__,                            \
-                                      ::tokamak::detail::check_values(__VA_ARGS__));             \
+#define CHECK(condition, ...)                                                                                        \
+  do {                                                                                                               \
+    if (!(condition)) [[unlikely]]                                                                                   \
+      ::tokamak::detail::check_failed(#condition, __FILE__, __LINE__, ::tokamak::detail::check_values(__VA_ARGS__)); \
   } while (0)

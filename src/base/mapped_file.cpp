@@ -51,7 +51,8 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   ::close(fd);
   if (stat_status != 0) return file_error(path, stat_errno);
   if (!S_ISREG(info.st_mode))
-    return Error{.code = ErrorCode::bad_argument, .what = S_ISDIR(info.st_mode) ? "is a folder, not a file" : "is not a regular file",
+    return Error{.code = ErrorCode::bad_argument,
+                 .what = S_ISDIR(info.st_mode) ? "is a folder, not a file" : "is not a regular file",
                  .where = path.string()};
   if (p == MAP_FAILED) return file_error(path, map_errno);
   file.data_ = static_cast<const std::byte*>(p);
