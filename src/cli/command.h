@@ -1,0 +1,42 @@
+// The table of commands. A new command is its own file plus one row in commands.cpp.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/settings.h"
+
+namespace tokamak::cli {
+
+struct Arguments {
+  SettingValues values;
+  std::vector<std::string> words;  // what is no flag: the model first
+};
+
+// Returns the exit status: 0, or 1 when a check that the user asked for failed. Prints results with console.h.
+using CommandFunction = Result<int> (*)(const Arguments& arguments);
+
+struct Command {
+  std::string_view name;
+  std::string_view words;    // of the usage line: "[MODEL] [flags]"
+  std::string_view summary;  // one line
+  Scope scope;
+  CommandFunction run;
+  std::string_view example;
+};
+
+std::span<const Command> commands();
+
+// One screen about all commands; about one command.
+std::string program_help();
+std::string command_help(const Command& command, bool all);
+// docs/reference/commands.md.
+std::string commands_markdown();
+
+// One function per file, run.cpp and so on.
+Result<int> run_command(const Arguments& arguments);
+
+}  // namespace tokamak::cli

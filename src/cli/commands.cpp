@@ -1,0 +1,47 @@
+#include <fmt/format.h>
+
+#include "cli/command.h"
+
+namespace tokamak::cli {
+
+namespace {
+constexpr auto kCommands = std::to_array<Command>({
+    {"run", "[MODEL] [flags]", "Answer a prompt, or chat when there is none.", kScopeRun, run_command,
+     "tokamak run model.gguf -p \"Why is the sky blue?\""},
+});
+}  // namespace
+
+std::span<const Command> commands() { return kCommands; }
+
+std::string program_help() {
+  std::string out =
+      "Tokamak runs language models from GGUF files.\n\n"
+      "  tokamak COMMAND [MODEL] [flags]\n\nCommands:\n";
+  for (const Command& command : kCommands) out += fmt::format("  {:<10} {}\n", command.name, command.summary);
+  out +=
+      "\nMODEL is the path of a .gguf file (any part of a split one); without it, the model that ./demo.sh put into\n"
+      "${TOKAMAK_CACHE:-~/.cache/tokamak} is used. Results go to standard output, talk to standard error.\n\n"
+      "  tokamak COMMAND --help   the flags of a command (--help-all: every one)\n"
+      "  tokamak --version\n";
+  return out;
+}
+
+std::string command_help(const Command& command, bool all) {
+  std::string out = fmt::format("{}\n\n  tokamak {} {}\n  e.g. {}\n\n", command.summary, command.name, command.words,
+                                command.example);
+  out += settings_help(command.scope, all);
+  if (!all) out += "\n--help-all prints every setting; each can also be set by environment, --temp as TOKAMAK_TEMP.\n";
+  return out;
+}
+
+std::string commands_markdown() {
+  std::string out =
+      "# Commands\n\nPrinted by the program from its table of commands. The flags of each are in "
+      "[settings.md](settings.md).\n\n"
+      "| command | usage | what it does | example |\n|---|---|---|---|\n";
+  for (const Command& c : kCommands)
+    out += fmt::format("| `{}` | `tokamak {} {}` | {} | `{}` |\n", c.name, c.name, c.words, c.summary, c.example);
+  return out;
+}
+
+}  // namespace tokamak::cli

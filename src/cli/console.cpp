@@ -1,0 +1,92 @@
+#include "cli/console.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+namespace tokamak::cli {
+
+namespace {
+constexpr int kInterruptStatus = error_row(ErrorCode::cancelled).exit_status;
+std::atomic<int> interrupts = 0;
+int write_errno = 0;
+
+extern "C" void on_interrupt(int) {
+  if (interrupts.fetch_add(1) == 0) return;
+  constexpr std::string_view kReset = "\x1b[0m\n";
+  if (isatty(STDERR_FILENO) && write(STDERR_FILENO, kReset.data(), kReset.size()) < 0) _exit(kInterruptStatus);
+  _exit(kInterruptStatus);
+}
+}  // namespace
+
+bool input_is_terminal() { return isatty(STDIN_FILENO) == 1; }
+bool output_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
+bool talk_is_terminal() { return isatty(STDERR_FILENO) == 1; }
+
+int terminal_columns() {
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  return size.ws_col;
+}
+
+bool print(std::string_view text) {
+  if (write_errno != 0) return false;
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    write_errno = errno == 0 ? EIO : errno;
+  return write_errno == 0;
+}
+
+Result<void> output_state() {
+  if (write_errno == 0) return {};
+  const bool full = write_errno == ENOSPC || write_errno == EDQUOT || write_errno == EFBIG;
+  return Error{.code = full ? ErrorCode::no_space : ErrorCode::io_failed,
+               .what = fmt::format("cannot write: {}", std::strerror(write_errno)),
+               .where = "standard output",
+               .hint = full ? "free some space" : ""};
+}
+
+void talk(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+}
+bool interrupted() { return interrupts > 0; }
+void clear_interrupt() { interrupts = 0; }
+
+ProgressBar::ProgressBar(std::string label, bool visible)
+    : label_(std::move(label)), visible_(visible && talk_is_terminal()) {}
+
+bool ProgressBar::update(double fraction) {
+  const int percent = static_cast<int>(100 * std::clamp(fraction, 0.0, 1.0));
+  if (visible_ && percent != last_percent_) {
+    constexpr int kCells = 30;
+    const auto n_full = static_cast<size_t>(percent * kCells / 100);
+    talk(
+        fmt::format("\r{} [{}{}] {:3}%", label_, std::string(n_full, '='), std::string(kCells - n_full, ' '), percent));
+    last_percent_ = percent;
+    drawn_ = true;
+  }
+  return !interrupted();
+}
+
+void ProgressBar::clear() {
+  if (drawn_) talk("\r\x1b[K");
+  drawn_ = false;
+  last_percent_ = -1;
+}
+
+}  // namespace tokamak::cli

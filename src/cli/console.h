@@ -1,0 +1,49 @@
+// The terminal as the commands see it: results on standard output, talk on standard error, Ctrl-C as a flag.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace tokamak::cli {
+
+bool input_is_terminal();
+bool output_is_terminal();
+bool talk_is_terminal();  // standard error
+int terminal_columns();   // of standard error; 80 when unknown
+
+// To standard output, at once. False when the write failed (full disk, closed pipe): stop working, output_state()
+// tells.
+bool print(std::string_view text);
+// What became of everything printed. Errors: no_space, io_failed.
+Result<void> output_state();
+
+// To standard error.
+void talk(std::string_view text);
+inline void talk_line(std::string_view line) { talk(std::string(line) + "\n"); }
+
+// From now on the first Ctrl-C only raises interrupted(); a second one before clear_interrupt() leaves with 130.
+void catch_interrupts();
+bool interrupted();
+void clear_interrupt();
+
+// A bar on standard error while that is a terminal, and nothing otherwise. Gone when the object is.
+class ProgressBar {
+ public:
+  // `visible` false: never drawn.
+  ProgressBar(std::string label, bool visible);
+  ~ProgressBar() { clear(); }
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+  // Returns false after Ctrl-C, so that it can be handed on as a Progress.
+  bool update(double fraction);
+  void clear();
+
+ private:
+  std::string label_;
+  bool visible_, drawn_ = false;
+  int last_percent_ = -1;
+};
+
+}  // namespace tokamak::cli

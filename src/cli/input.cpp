@@ -1,0 +1,43 @@
+#include "cli/input.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/mapped_file.h"
+#include "cli/console.h"
+
+namespace tokamak::cli {
+
+namespace {
+Result<std::string> read_standard_input() {
+  std::string text;
+  char block[65536];
+  for (;;) {
+    const ssize_t n = ::read(STDIN_FILENO, block, sizeof block);
+    if (n == 0) return text;
+    if (n > 0)
+      text.append(block, static_cast<size_t>(n));
+    else if (errno != EINTR)
+      return Error{.code = ErrorCode::io_failed, .what = std::strerror(errno), .where = "standard input"};
+  }
+}
+}  // namespace
+
+Result<std::string> read_file(const std::filesystem::path& path) {
+  const MappedFile file = TRY(MappedFile::open(path));
+  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+}
+
+Result<std::optional<std::string>> given_text(const SettingValues& values) {
+  const bool has_prompt = values.is_set("--prompt"), has_file = values.is_set("--file");
+  if (has_prompt && has_file)
+    return Error{.code = ErrorCode::bad_argument, .what = "--prompt and --file were both given", .hint = "give one"};
+  if (has_prompt) return std::optional(values.text("--prompt"));
+  if (has_file && values.text("--file") != "-") return std::optional(TRY(read_file(values.text("--file"))));
+  if (has_file || !input_is_terminal()) return std::optional(TRY(read_standard_input()));
+  return std::optional<std::string>();
+}
+
+}  // namespace tokamak::cli

@@ -1,0 +1,20 @@
+// Texts that commands work on: from a flag, a file or standard input.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "base/settings.h"
+
+namespace tokamak::cli {
+
+// Errors: not_found, bad_argument (a folder), io_failed.
+Result<std::string> read_file(const std::filesystem::path& path);
+
+// --prompt, or the content of --file, or standard input unless that is a terminal; nothing when there is none of them.
+// Errors: bad_argument for both flags, those of read_file.
+Result<std::optional<std::string>> given_text(const SettingValues& values);
+
+}  // namespace tokamak::cli

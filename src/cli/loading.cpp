@@ -1,0 +1,108 @@
+#include "cli/loading.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "cli/console.h"
+
+namespace tokamak::cli {
+
+namespace {
+namespace fs = std::filesystem;
+
+fs::path cache_folder() {
+  if (const char* cache = std::getenv("TOKAMAK_CACHE"); cache != nullptr && *cache != '\0') return cache;
+  const char* home = std::getenv("HOME");
+  return fs::path(home != nullptr ? home : ".") / ".cache" / "tokamak";
+}
+
+std::vector<std::string_view> split_list(std::string_view names, char separator) {
+  std::vector<std::string_view> out;
+  while (!names.empty()) {
+    const size_t end = std::min(names.find(separator), names.size());
+    out.push_back(names.substr(0, end));
+    names.remove_prefix(std::min(end + 1, names.size()));
+  }
+  return out;
+}
+
+std::vector<fs::path> gguf_files(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored))
+    if (entry.path().extension() == ".gguf") found.push_back(entry.path());
+  std::ranges::sort(found);
+  return found;
+}
+
+Result<fs::path> cached_model() {
+  const fs::path folder = cache_folder();
+  std::error_code ignored;
+  for (std::string_view name : split_list(TOKAMAK_DEMO_MODELS, '|'))
+    if (fs::exists(folder / name, ignored)) return folder / name;
+  const std::vector<fs::path> found = gguf_files(folder);
+  if (found.size() == 1) return found.front();
+  return Error{.code = ErrorCode::not_found,
+               .what = found.empty()
+                           ? "no model is named and the cache has none"
+                           : fmt::format("no model is named and the cache has {} to choose from", found.size()),
+               .where = folder.string(),
+               .hint = "give the path of a .gguf file, or run ./demo.sh to get a small model"};
+}
+}  // namespace
+
+Result<fs::path> model_path(const Arguments& arguments) {
+  if (arguments.words.empty()) return cached_model();
+  return fs::path(arguments.words[0]);
+}
+
+Result<void> check_no_more_words(const Arguments& arguments, size_t n_known) {
+  if (arguments.words.size() <= n_known) return {};
+  return Error{.code = ErrorCode::bad_argument,
+               .what = "unexpected word",
+               .where = arguments.words[n_known],
+               .hint = "a prompt goes after -p, in quotes if it has spaces"};
+}
+
+Result<SessionOptions> session_options(const SettingValues& values, const Model& model, int64_t n_ctx_needed) {
+  SessionOptions options{.backend = values.text("--backend"),
+                         .isa = values.text("--isa"),
+                         .n_threads = values.integer("--threads"),
+                         .n_ctx = values.integer("--ctx-size"),
+                         .n_batch = values.integer("--batch"),
+                         .page_size = values.integer("--page-size"),
+                         .kv_type = find_dtype(values.text("--cache-type"))->id};
+  options.compile.fusion = !values.flag("--no-fusion");
+  const int64_t n_ctx_train = model.hparams().n_ctx_train;
+  if (!values.is_set("--ctx-size")) options.n_ctx = std::max(std::min(options.n_ctx, n_ctx_train), n_ctx_needed);
+  if (options.n_ctx == 0) options.n_ctx = n_ctx_train;
+  return options;
+}
+
+Result<std::shared_ptr<const Model>> open_model(const Arguments& arguments) {
+  const fs::path path = TRY(model_path(arguments));
+  return Model::open(path);
+}
+
+Result<std::unique_ptr<Session>> open_session(std::shared_ptr<const Model> model, SessionOptions options,
+                                              const SettingValues& values) {
+  ProgressBar bar("loading", !values.flag("--json"));
+  return Session::create(std::move(model), std::move(options),
+                         [&bar](double fraction) { return bar.update(fraction); });
+}
+
+Result<void> print_ir(const Arguments& arguments) {
+  std::string pass = arguments.values.text("--dump-ir");
+  if (pass.starts_with("after:")) pass.erase(0, 6);
+  const std::shared_ptr<const Model> model = TRY(open_model(arguments));
+  SessionOptions options = TRY(session_options(arguments.values, *model));
+  options.compile.dump_after = pass;
+  options.compile.dump_sink = [](std::string_view text) { print(text); };
+  const std::unique_ptr<Session> session = TRY(open_session(model, std::move(options), arguments.values));
+  TRY(session->program(1, 1));
+  return {};
+}
+
+}  // namespace tokamak::cli

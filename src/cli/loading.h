@@ -1,0 +1,31 @@
+// From flags to an open model and session.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "cli/command.h"
+#include "engine/model.h"
+#include "engine/session.h"
+
+namespace tokamak::cli {
+
+// The first word, or else the demo model in the cache: the first known name that is there, else the only .gguf file.
+// Errors: not_found, saying what to do.
+Result<std::filesystem::path> model_path(const Arguments& arguments);
+// bad_argument when there are more words than the model's.
+Result<void> check_no_more_words(const Arguments& arguments, size_t n_known = 1);
+
+// The rows of the group "Model and machine". Without --ctx-size the context is at least `n_ctx_needed`.
+Result<SessionOptions> session_options(const SettingValues& values, const Model& model, int64_t n_ctx_needed = 0);
+
+// With a progress bar when standard error is a terminal and there is no --json. Ctrl-C: cancelled.
+Result<std::shared_ptr<const Model>> open_model(const Arguments& arguments);
+Result<std::unique_ptr<Session>> open_session(std::shared_ptr<const Model> model, SessionOptions options,
+                                              const SettingValues& values);
+
+// --dump-ir: the graph of a one-token step after the named pass ("after:fuse"), printed. Errors: bad_argument naming
+// the passes.
+Result<void> print_ir(const Arguments& arguments);
+
+}  // namespace tokamak::cli
