@@ -191,9 +191,12 @@ Result<ChatTemplate> ChatTemplate::parse(std::string source, std::string bos_tok
   return result;
 }
 
-Result<std::string> ChatTemplate::render(const ChatRequest& request) const { return render_with(request, abilities_); }
+Result<std::string> ChatTemplate::render(const ChatRequest& request) const {
+  return render_with(request, abilities_, {});
+}
 
-Result<std::string> ChatTemplate::render_with(const ChatRequest& request, const TemplateAbilities& abilities) const {
+Result<std::string> ChatTemplate::render_with(const ChatRequest& request, const TemplateAbilities& abilities,
+                                              const jinja::RenderLimits& limits) const {
   List messages;
   for (size_t i = 0; i < request.messages.size(); ++i)
     messages.push_back(TRY(MessageBuilder(request.messages[i], i, abilities).build()));
@@ -215,15 +218,17 @@ Result<std::string> ChatTemplate::render_with(const ChatRequest& request, const 
     else
       variables.emplace_back(key, converted);
   }
-  std::string prompt = TRY(template_.render(std::move(variables), {}, clock_));
+  std::string prompt = TRY(template_.render(std::move(variables), limits, clock_));
   if (request.continue_final_message) return cut_after_final_message(std::move(prompt), request.messages.back());
   return prompt;
 }
 
 void ChatTemplate::probe() {
   static constexpr std::string_view kMark = "zqprobe";
+  static constexpr jinja::RenderLimits kProbeLimits{
+      .max_output_bytes = 1 << 20, .max_value_bytes = 4 << 20, .max_steps = 50'000};
   const auto shows = [this](const ChatRequest& request, const TemplateAbilities& abilities) {
-    const auto prompt = render_with(request, abilities);
+    const auto prompt = render_with(request, abilities, kProbeLimits);
     return prompt && prompt->find(kMark) != std::string::npos && prompt->find("None") == std::string::npos &&
            prompt->find("'text'") == std::string::npos;
   };
@@ -234,7 +239,6 @@ void ChatTemplate::probe() {
   abilities_.takes_parts = shows(request, with_parts);
 
   request.messages = {{.role = "user", .content = "a"}};
-  const auto plain = render_with(request, abilities_);
   request.tools = {{{"type", "function"},
                     {"function",
                      {{"name", kMark},

@@ -46,7 +46,8 @@ class ChatTemplate {
   TemplateAbilities abilities_;
   std::function<std::tm()> clock_;
 
-  Result<std::string> render_with(const ChatRequest& request, const TemplateAbilities& abilities) const;
+  Result<std::string> render_with(const ChatRequest& request, const TemplateAbilities& abilities,
+                                  const jinja::RenderLimits& limits) const;
   void probe();
 };
 

@@ -275,6 +275,8 @@ Result<Value> Interpreter::eval_row(const Expr& expr, CallArgs args) {
 }
 
 Result<Value> Interpreter::run_row(const BuiltinRow& row, CallArgs args) {
+  for (const Value& arg : args.positional) note_read(arg);
+  TRY(step());
   Args bound = TRY(Args::bind(*this, row, std::move(args)));
   return row.run(*this, bound);
 }

@@ -57,6 +57,10 @@ class Interpreter {
   Result<void> charge(size_t n_bytes);
   Result<void> charge_product(size_t count, size_t each);  // n_bytes = count * each, checked
   Result<void> step();
+  // Long strings cost steps where they are read: one per 256 bytes.
+  void note_read(const Value& value) {
+    if (value.is_string()) steps_ += static_cast<int64_t>(value.text().size() / 256);
+  }
   // For objects that can be made to refer to themselves: see Object::release.
   void keep(std::shared_ptr<Object> object) { kept_.push_back(std::move(object)); }
   std::tm now() const { return clock_(); }

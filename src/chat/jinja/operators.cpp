@@ -188,6 +188,7 @@ Result<Value> Interpreter::negate(const Value& a) {
 }
 
 Result<bool> Interpreter::equals(const Value& a, const Value& b) {
+  note_read(a);
   TRY(step());
   if (a.is_number() && b.is_number()) return compare_numbers(a, b) == 0;
   if (a.kind() != b.kind()) return false;
@@ -217,6 +218,7 @@ Result<bool> Interpreter::equals(const Value& a, const Value& b) {
 }
 
 Result<bool> Interpreter::less(const Value& a, const Value& b) {
+  note_read(a);
   TRY(step());
   if (a.is_number() && b.is_number()) return compare_numbers(a, b) == -1;
   if (a.is_string() && b.is_string()) return a.text() < b.text();  // UTF-8 order is code point order
@@ -263,6 +265,7 @@ Result<bool> Interpreter::compare(Op op, const Value& a, const Value& b) {
 }
 
 Result<bool> Interpreter::contains(const Value& container, const Value& item) {
+  note_read(container);
   if (container.is_string()) {
     if (!item.is_string())
       return fail("'in <string>' requires string as left operand, not " + std::string(item.type_name()));
@@ -317,6 +320,7 @@ Result<Value> Interpreter::attribute_of(const Value& value, std::string_view nam
 }
 
 Result<Value> Interpreter::item_of(const Value& value, const Value& key) {
+  note_read(value);
   switch (value.kind()) {
     case Kind::undefined:
       return fail(std::string(value.undefined_message()));
@@ -379,8 +383,7 @@ void for_slice(const SliceRange& s, Take take) {
 Result<Value> Interpreter::slice_of(const Value& value, const Value& start, const Value& stop, const Value& step) {
   if (value.is(Kind::undefined)) return fail(std::string(value.undefined_message()));
   for (const Value* bound : {&start, &stop, &step})
-    if (!bound->is(Kind::none) && !bound->is_int_like())
-      return Value::undefined(owner_name(value) + " has no element slice");  // Python's TypeError, which Jinja hides
+    if (!bound->is(Kind::none) && !bound->is_int_like()) return fail("slice indices must be integers or None");
   const int64_t stride = step.is(Kind::none) ? 1 : step.as_int();
   if (stride == 0) return fail("slice step cannot be zero");
   if (value.is_string()) {
@@ -392,7 +395,7 @@ Result<Value> Interpreter::slice_of(const Value& value, const Value& start, cons
     return text(std::move(out));
   }
   if (!is_sequence(value) && !value.is(Kind::range))
-    return Value::undefined(owner_name(value) + " has no element slice");
+    return fail("'" + std::string(value.type_name()) + "' object is not subscriptable");
   const List items = is_sequence(value) ? value.items() : TRY(to_list(value));
   List out;
   for_slice(slice_range(start, stop, stride, static_cast<int64_t>(items.size())),

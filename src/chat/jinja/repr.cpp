@@ -128,7 +128,7 @@ Result<void> Interpreter::append_repr(std::string& out, const Value& value, int 
       }
       Dict fields;
       for (const auto& [name, field] : space->fields) fields.items.emplace_back(Value(name), field);
-      out += "<TemplateNamespace ";
+      out += "<Namespace ";
       TRY(append_pairs(out, fields, inner));
       out += '>';
     }
@@ -266,7 +266,7 @@ class JsonWriter {
       if (const size_t simple = code < 0x80 ? kFrom.find(static_cast<char>(code)) : kFrom.npos; simple != kFrom.npos) {
         out_ += '\\';
         out_ += kTo[simple];
-      } else if (code < 0x20 || (style_.ensure_ascii && code >= 0x7F && code < 0x10000 && code != 0x7F)) {
+      } else if (code < 0x20 || (style_.ensure_ascii && code >= 0x7F && code < 0x10000)) {
         out_ += fmt::format("\\u{:04x}", code);
       } else if (style_.ensure_ascii && code >= 0x10000) {
         out_ +=
