@@ -1,6 +1,5 @@
 // libFuzzer: any bytes as a chat template, parsed and rendered under small limits. Anything but a Result is a finding.
-#include <cstddef>
-#include <cstdint>
+#include "fuzz_target.h"
 
 #include "chat/chat_template.h"
 
@@ -18,8 +17,8 @@ Value message(const char* role, const char* content) {
 }
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto parsed = Template::parse(std::string_view(reinterpret_cast<const char*>(data), size));
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t n_bytes) {
+  const auto parsed = Template::parse(std::string_view(reinterpret_cast<const char*>(data), n_bytes));
   if (!parsed) return 0;
   RenderLimits limits;
   limits.max_output_bytes = 1 << 16;
