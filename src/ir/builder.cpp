@@ -145,9 +145,8 @@ void GraphBuilder::output(ValueId value) {
     graph_.outputs.push_back(value);
 }
 
-const Shape& GraphBuilder::shape_of(ValueId value) const {
-  static const Shape ones{1, 1, 1, 1};
-  return value < graph_.values.size() ? graph_.values[value].shape : ones;
+Shape GraphBuilder::shape_of(ValueId value) const {
+  return value < graph_.values.size() ? graph_.values[value].shape : Shape{1, 1, 1, 1};
 }
 
 Result<Graph> GraphBuilder::finish() {

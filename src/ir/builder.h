@@ -59,7 +59,7 @@ class GraphBuilder {
   void output(ValueId value);
 
   // After an error: a shape of ones, so that a recipe may go on computing with it.
-  const Shape& shape_of(ValueId value) const;
+  Shape shape_of(ValueId value) const;
   bool failed() const { return error_.has_value(); }
   // The verified graph or the first error. Leaves the builder empty.
   Result<Graph> finish();
