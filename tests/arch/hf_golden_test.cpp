@@ -1,0 +1,149 @@
+// Tiny models of every family row against logits that transformers computed in float64 (tools/arch_oracle.py).
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "arch/architectures.h"
+#include "backend/cpu/isa.h"
+#include "engine/session.h"
+
+namespace tokamak {
+namespace {
+
+struct Golden {
+  std::vector<int32_t> ids;
+  std::vector<float> logits;  // [n_tokens, n_vocab]
+};
+
+std::filesystem::path golden_folder() { return std::filesystem::path(TOKAMAK_GOLDEN) / "arch"; }
+
+std::vector<std::string> golden_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(golden_folder()))
+    if (entry.path().extension() == ".gguf") names.push_back(entry.path().stem().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+Golden read_golden(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
+  uint32_t sizes[2] = {};  // n_tokens, n_vocab
+  EXPECT_GE(bytes.size(), sizeof sizes) << path;
+  if (bytes.size() < sizeof sizes) return {};
+  std::memcpy(sizes, bytes.data(), sizeof sizes);
+  Golden golden{.ids = std::vector<int32_t>(sizes[0]), .logits = std::vector<float>(size_t{sizes[0]} * sizes[1])};
+  const size_t ids_bytes = golden.ids.size() * sizeof(int32_t), logits_bytes = golden.logits.size() * sizeof(float);
+  EXPECT_EQ(bytes.size(), sizeof sizes + ids_bytes + logits_bytes) << path;
+  if (bytes.size() != sizeof sizes + ids_bytes + logits_bytes) return {};
+  std::memcpy(golden.ids.data(), bytes.data() + sizeof sizes, ids_bytes);
+  std::memcpy(golden.logits.data(), bytes.data() + sizeof sizes + ids_bytes, logits_bytes);
+  return golden;
+}
+
+// Sum of squared differences over sum of squares.
+double nmse(std::span<const float> expected, std::span<const float> actual) {
+  double error = 0, energy = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double difference = double{actual[i]} - double{expected[i]};
+    error += difference * difference;
+    energy += double{expected[i]} * double{expected[i]};
+  }
+  return error / energy;
+}
+
+class HfGolden : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    auto model = Model::open(golden_folder() / (GetParam() + ".gguf"));
+    ASSERT_TRUE(model) << model.error().message();
+    model_ = *model;
+    golden_ = read_golden(golden_folder() / (GetParam() + ".logits"));
+    ASSERT_FALSE(golden_.ids.empty());
+    ASSERT_EQ(golden_.logits.size(), golden_.ids.size() * static_cast<size_t>(model_->hparams().n_vocab));
+  }
+
+  // Logits of all positions: `prompt` tokens in one step, the others one by one.
+  std::vector<float> run(SessionOptions options, size_t prompt) {
+    const std::span<const int32_t> ids = golden_.ids;
+    options.n_ctx = options.n_batch = static_cast<int64_t>(ids.size());
+    auto session = Session::create(model_, options);
+    EXPECT_TRUE(session) << session.error().message();
+    std::vector<float> out;
+    if (!session) return out;
+    const int32_t seq_id = (*session)->add_sequence();
+    for (size_t begin = 0; begin < ids.size();) {
+      const size_t n = begin == 0 ? prompt : 1;
+      const SequenceTokens step{seq_id, ids.subspan(begin, n), Logits::all};
+      const auto logits = (*session)->forward({&step, 1});
+      EXPECT_TRUE(logits) << logits.error().message();
+      if (!logits) break;
+      out.insert(out.end(), logits->begin(), logits->end());
+      begin += n;
+    }
+    return out;
+  }
+
+  void expect_close(const SessionOptions& options, double largest_nmse) {
+    const size_t n = golden_.ids.size();
+    for (const size_t prompt : {n, 2 * n / 3}) {
+      const std::vector<float> logits = run(options, prompt);
+      ASSERT_EQ(logits.size(), golden_.logits.size());
+      EXPECT_LE(nmse(golden_.logits, logits), largest_nmse)
+          << options.backend << " " << options.isa << ", cache " << dtype_name(options.kv_type) << ", fusion "
+          << options.compile.fusion << ", prompt of " << prompt << " of " << n << " tokens";
+    }
+  }
+
+  // Matrices whose kernels round activations to int8.
+  bool is_quantized() const {
+    const DType type = model_->file().find_tensor("token_embd.weight")->type;
+    return type != DType::f32 && type != DType::f16;
+  }
+
+  std::shared_ptr<const Model> model_;
+  Golden golden_;
+};
+
+TEST_P(HfGolden, ReferenceBackendIsExact) {
+  // f32 rounds each of some 20 values between a layer's input and output by 6e-8: far below 1e-9 squared and summed.
+  expect_close({.backend = "reference", .kv_type = DType::f32}, 1e-9);
+}
+
+TEST_P(HfGolden, CpuBackendOnEveryInstructionSetWithAndWithoutFusion) {
+  for (const cpu::IsaRow& row : cpu::kIsas) {
+    if (!cpu::isa_available(row.isa)) {
+      GTEST_LOG_(INFO) << row.name << " is not on this machine";
+      continue;
+    }
+    for (const bool fusion : {true, false}) {
+      SessionOptions options{.backend = "cpu", .isa = std::string(row.name), .n_threads = 1, .kv_type = DType::f32};
+      options.compile.fusion = fusion;
+      // Rounding to int8 costs up to 8e-4 on these models in exact arithmetic too (printed by tools/arch_oracle.py).
+      expect_close(options, is_quantized() ? 1e-3 : 1e-9);
+      options.kv_type = DType::f16;  // 2^-12 relative on keys and values
+      expect_close(options, is_quantized() ? 1e-3 : 1e-5);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, HfGolden, testing::ValuesIn(golden_names()),
+                         [](const auto& name) { return name.param; });
+
+TEST(HfGoldenFiles, CoverEveryFamily) {
+  for (const arch::ArchitectureRow& row : arch::architectures()) {
+    bool found = false;
+    for (const std::string& name : golden_names()) {
+      const auto model = Model::open(golden_folder() / (name + ".gguf"));
+      ASSERT_TRUE(model) << model.error().message();
+      found |= (*model)->hparams().family == &row;
+    }
+    EXPECT_TRUE(found) << "no golden file of " << row.name << ": add a case to tools/arch_oracle.py";
+  }
+}
+
+}  // namespace
+}  // namespace tokamak
