@@ -34,7 +34,7 @@ inline GroupScale group_scale(int32_t max_bits) {
   return {max_abs / 127.0f, 127.0f / max_abs};
 }
 
-// 16 codes of x; returns their sum. inverse 0 gives zeros, also for infinities and NaN.
+// 16 codes of x, stored and returned. inverse 0 gives zeros, also for infinities and NaN.
 template <class V>
 [[gnu::always_inline]] inline typename V::I quantize16(const float* x, float inverse, std::byte* codes) {
   const auto q = inverse == 0.0f ? V::zero_i() : V::round_i32(V::mul(V::load(x), V::set1(inverse)));
@@ -52,8 +52,8 @@ inline void quantize_group32(const float* x, std::byte* block, int64_t n_cols, i
   const auto max_bits = V::max_abs_bits(V::max_abs_bits(V::zero_i(), V::load(x)), V::load(x + 16));
   const GroupScale scale = group_scale(V::reduce_max(max_bits));
   std::byte* codes = block + 32 * index;
-  const int32_t sum = V::reduce_add(quantize16<V>(x, scale.inverse, codes)) +
-                      V::reduce_add(quantize16<V>(x + 16, scale.inverse, codes + 16));
+  const int32_t sum =
+      V::reduce_add(V::add_i(quantize16<V>(x, scale.inverse, codes), quantize16<V>(x + 16, scale.inverse, codes + 16)));
   std::byte* meta = block + 32 * n_cols + 4 * index;
   store_scalar(meta, scale.d);
   store_scalar(meta + 4 * n_cols, scale.d * static_cast<float>(sum));

@@ -16,7 +16,11 @@ void pack_f32_activations(const PackActivationsTask& t) {
     const int64_t first = col / kPanelCols * kPanelCols, n_cols = std::min<int64_t>(kPanelCols, t.n_cols - first);
     float* out = reinterpret_cast<float*>(t.out) + first * t.k + (col - first);
     const float* x = t.x + col * t.x_stride_elems;
-    for (int64_t k = 0; k < t.k; ++k) out[k * n_cols] = x[k];
+    if (n_cols == 1) {
+      std::memcpy(out, x, static_cast<size_t>(t.k) * sizeof(float));
+    } else {
+      for (int64_t k = 0; k < t.k; ++k) out[k * n_cols] = x[k];
+    }
   }
 }
 

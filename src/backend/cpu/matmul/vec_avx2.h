@@ -61,6 +61,7 @@ struct Avx2 {
   static I max_abs_bits(I m, F x) {
     return {{_mm256_max_epi32(m.h[0], abs_bits(x.h[0])), _mm256_max_epi32(m.h[1], abs_bits(x.h[1]))}};
   }
+  static I add_i(I a, I b) { return {{_mm256_add_epi32(a.h[0], b.h[0]), _mm256_add_epi32(a.h[1], b.h[1])}}; }
   static int32_t reduce_max(I x) {
     const __m256i y = _mm256_max_epi32(x.h[0], x.h[1]);
     __m128i z = _mm_max_epi32(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));

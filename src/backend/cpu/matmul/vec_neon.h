@@ -100,6 +100,9 @@ struct Neon {
     return map_i(
         [&](int i) { return vmaxq_s32(m.q[i], vandq_s32(vreinterpretq_s32_f32(x.q[i]), vdupq_n_s32(0x7FFFFFFF))); });
   }
+  static I add_i(I a, I b) {
+    return map_i([&](int i) { return vaddq_s32(a.q[i], b.q[i]); });
+  }
   static int32_t reduce_max(I x) { return vmaxvq_s32(vmaxq_s32(vmaxq_s32(x.q[0], x.q[1]), vmaxq_s32(x.q[2], x.q[3]))); }
   static int32_t reduce_add(I x) { return vaddvq_s32(vaddq_s32(vaddq_s32(x.q[0], x.q[1]), vaddq_s32(x.q[2], x.q[3]))); }
   static I round_i32(F x) {

@@ -113,6 +113,9 @@ struct Scalar {
       return m.v[i] > bits ? m.v[i] : bits;
     });
   }
+  static I add_i(const I& a, const I& b) {
+    return map_i([&](int i) { return a.v[i] + b.v[i]; });
+  }
   static int32_t reduce_max(const I& x) {
     int32_t m = x.v[0];
     for (int32_t v : x.v) m = v > m ? v : m;
