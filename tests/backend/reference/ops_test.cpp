@@ -1,0 +1,224 @@
+// The reference backend defines the ops, so it is tested on values worked out by hand.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "backend/reference/backend.h"
+#include "ir/builder.h"
+
+namespace tokamak {
+namespace {
+
+// Runs a graph of weights and step inputs and returns its first output.
+class Fixture {
+ public:
+  Fixture() : b("test") {}
+
+  ir::ValueId values(std::string name, const Shape& shape, std::vector<float> data) {
+    data_[name] = std::move(data);
+    shapes_[name] = shape;
+    return b.weight(name, DType::f32, shape);
+  }
+  // A weight's rows as an intermediate, which most ops want.
+  ir::ValueId rows(std::string name, int64_t n_rows, int64_t n, std::vector<float> data) {
+    const ir::ValueId table = values(name, {n_rows, n}, std::move(data));
+    std::vector<int32_t> ids(static_cast<size_t>(n_rows));
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i);
+    if (tokens_.empty()) {
+      tokens_ = ids;
+      tokens_id_ = b.input(ir::InputRole::tokens, {n_rows});
+    }
+    return b.get_rows(table, tokens_id_, name + "_rows");
+  }
+  ir::ValueId positions(std::vector<int32_t> data) { return step_input(ir::InputRole::positions, positions_, data); }
+  ir::ValueId seq_ids(std::vector<int32_t> data) { return step_input(ir::InputRole::seq_ids, seq_ids_, data); }
+  ir::ValueId slots(std::vector<int32_t> data) { return step_input(ir::InputRole::slots, slots_, data); }
+
+  std::vector<float> run(ir::ValueId result) {
+    b.output(result);
+    auto graph = b.finish();
+    EXPECT_TRUE(graph) << graph.error().message();
+    auto backend = make_reference_backend();
+    const auto lookup = [&](std::string_view name) -> Result<WeightSource> {
+      const auto& data = data_.at(std::string(name));
+      return WeightSource{
+          .dtype = DType::f32, .shape = shapes_.at(std::string(name)), .data = std::as_bytes(std::span(data))};
+    };
+    auto weights = backend->load(*graph, lookup, {});
+    EXPECT_TRUE(weights);
+    auto kv = backend->make_kv(kv_config);
+    EXPECT_TRUE(kv);
+    const auto n = static_cast<size_t>(graph->values[graph->outputs[0]].shape.n_elements());
+    auto program = backend->compile(std::move(*graph), **weights, **kv, {});
+    EXPECT_TRUE(program) << program.error().message();
+    std::vector<float> out(n);
+    const std::span<float> output = out;
+    const std::vector<SequencePages> sequences = {{.pages = pages}};
+    const auto ran = (*program)->run({.tokens = tokens_,
+                                      .positions = positions_,
+                                      .seq_ids = seq_ids_,
+                                      .slots = slots_,
+                                      .out_rows = {},
+                                      .sequences = sequences},
+                                     {&output, 1});
+    EXPECT_TRUE(ran);
+    return out;
+  }
+
+  ir::GraphBuilder b;
+  KvConfig kv_config{.layers = {{1, 2, 2}}, .n_pages = 2, .page_size = 16, .type = DType::f32};
+  std::vector<int32_t> pages = {1, 0};
+
+ private:
+  ir::ValueId step_input(ir::InputRole role, std::vector<int32_t>& member, std::vector<int32_t> data) {
+    member = std::move(data);
+    return b.input(role, {static_cast<int64_t>(member.size())});
+  }
+  std::map<std::string, std::vector<float>> data_;
+  std::map<std::string, Shape> shapes_;
+  std::vector<int32_t> tokens_, positions_, seq_ids_, slots_;
+  ir::ValueId tokens_id_ = ir::kNone;
+};
+
+void expect_near(const std::vector<float>& got, const std::vector<double>& wanted, double bound = 1e-6) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], bound) << i;
+}
+
+TEST(ReferenceOpsTest, AddAndMulRepeatTheSecondOperand) {
+  Fixture f;
+  const auto x = f.rows("x", 2, 3, {1, 2, 3, 4, 5, 6});
+  const auto v = f.values("v", {3}, {10, 20, 30});
+  expect_near(f.run(f.b.add(f.b.mul(x, v), x)), {11, 42, 93, 44, 105, 186});
+}
+
+TEST(ReferenceOpsTest, ScaleIsFactorThenBias) {
+  Fixture f;
+  expect_near(f.run(f.b.scale(f.rows("x", 1, 2, {3, -4}), 2, 1)), {7, -7});
+}
+
+TEST(ReferenceOpsTest, MulMatIsOneDotPerOutputRow) {
+  Fixture f;
+  const auto x = f.rows("x", 2, 3, {1, 0, -1, 2, 2, 2});
+  const auto w = f.values("w", {2, 3}, {1, 2, 3, 4, 5, 6});
+  expect_near(f.run(f.b.mul_mat(w, x)), {-2, -2, 12, 30});
+}
+
+TEST(ReferenceOpsTest, Norms) {
+  Fixture f;
+  const auto x = f.rows("x", 1, 4, {1, 3, 5, 7});
+  const double rms = std::sqrt((1.0 + 9 + 25 + 49) / 4 + 0.5);
+  expect_near(f.run(f.b.rms_norm(x, 0.5)), {1 / rms, 3 / rms, 5 / rms, 7 / rms});
+  Fixture g;
+  const auto y = g.rows("y", 1, 4, {1, 3, 5, 7});
+  const double deviation = std::sqrt(5.0 + 0.5);
+  expect_near(g.run(g.b.norm(y, 0.5)), {-3 / deviation, -1 / deviation, 1 / deviation, 3 / deviation});
+}
+
+TEST(ReferenceOpsTest, UnaryFunctions) {
+  const std::map<ir::Unary, std::vector<double>> wanted = {
+      {ir::Unary::silu, {-0.2689414213699951, 1.7615941559557649}},
+      {ir::Unary::gelu, {-0.15880800939172324, 1.954597694087775}},
+      {ir::Unary::gelu_erf, {-0.15865525393145707, 1.9544997361036416}},
+      {ir::Unary::gelu_quick, {-0.15420423, 1.9355741}},
+      {ir::Unary::relu, {0, 2}},
+      {ir::Unary::sigmoid, {0.2689414213699951, 0.8807970779778823}},
+      {ir::Unary::tanh, {-0.7615941559557649, 0.9640275800758169}}};
+  for (const auto& [function, expected] : wanted) {
+    Fixture f;
+    expect_near(f.run(f.b.unary(f.rows("x", 1, 2, {-1, 2}), function)), expected, 2e-6);
+  }
+}
+
+TEST(ReferenceOpsTest, GluActsOnTheGate) {
+  Fixture f;
+  const auto gate = f.rows("gate", 1, 2, {-1, 2}), up = f.rows("up", 1, 2, {3, 5});
+  expect_near(f.run(f.b.glu(gate, up, ir::Glu::swiglu)), {-0.2689414 * 3, 1.7615942 * 5});
+  Fixture g;
+  const auto both = g.rows("both", 1, 4, {-1, 2, 3, 5});
+  expect_near(g.run(g.b.node(ir::Op::glu, {both}, {{ir::Attr::glu, static_cast<int64_t>(ir::Glu::reglu)}})), {0, 10});
+}
+
+TEST(ReferenceOpsTest, RopePairsAndPartialRotation) {
+  for (const bool neox : {false, true}) {
+    Fixture f;
+    const auto x = f.b.reshape(f.rows("x", 1, 6, {1, 2, 3, 4, 5, 6}), {1, 1, 6});
+    const ir::RopeParams params{
+        .n_rot = 4, .pairing = neox ? ir::RopePairing::neox : ir::RopePairing::norm, .theta = 100, .attn_factor = 2};
+    const double a = 3, b = 3 * 0.1;  // position 3; the second pair turns with 100^(-1/2)
+    const auto turn = [](double x0, double x1, double angle) {
+      return std::pair(2 * (x0 * std::cos(angle) - x1 * std::sin(angle)),
+                       2 * (x0 * std::sin(angle) + x1 * std::cos(angle)));
+    };
+    const auto first = neox ? turn(1, 3, a) : turn(1, 2, a), second = neox ? turn(2, 4, b) : turn(3, 4, b);
+    const std::vector<double> expected =
+        neox ? std::vector<double>{first.first, second.first, first.second, second.second, 5, 6}
+             : std::vector<double>{first.first, first.second, second.first, second.second, 5, 6};
+    expect_near(f.run(f.b.rope(x, f.positions({3}), params)), expected, 2e-6);
+  }
+}
+
+TEST(ReferenceOpsTest, RopeFactorsDivideTheFrequencies) {
+  Fixture f;
+  const auto x = f.b.reshape(f.rows("x", 1, 2, {1, 0}), {1, 1, 2});
+  const auto factors = f.values("factors", {1}, {4});
+  expect_near(f.run(f.b.rope(x, f.positions({8}), {.n_rot = 2}, factors)), {std::cos(2), std::sin(2)});
+}
+
+// Three tokens of one sequence whose pages are out of order; head_dim 2.
+std::vector<float> attend(const ir::AttentionParams& params, std::optional<float> sink = {}) {
+  Fixture f;
+  const auto as_heads = [&](ir::ValueId x) { return f.b.reshape(x, {3, 1, 2}); };
+  const auto q = as_heads(f.rows("q", 3, 2, {1, 0, 1, 0, 1, 0}));
+  const auto k = as_heads(f.rows("k", 3, 2, {0, 0, 1, 0, 2, 0}));
+  const auto v = as_heads(f.rows("v", 3, 2, {1, 0, 0, 1, 5, 5}));
+  const auto slots = f.slots({16, 17, 18});  // page 1 comes first
+  const auto keys = f.b.set_rows(f.b.state(ir::StateRole::kv_k, 0, DType::f32, {32, 1, 2}), k, slots);
+  const auto values = f.b.set_rows(f.b.state(ir::StateRole::kv_v, 0, DType::f32, {32, 1, 2}), v, slots);
+  std::optional<ir::ValueId> sinks;
+  if (sink) sinks = f.values("sinks", {1}, {*sink});
+  const auto positions = f.positions({0, 1, 2}), seq_ids = f.seq_ids({0, 0, 0});
+  return f.run(f.b.flash_attn_ext(q, keys, values, positions, seq_ids, params, sinks));
+}
+
+TEST(ReferenceOpsTest, AttentionIsCausalSoftmaxOverTheSequence) {
+  const double e = std::exp(1), e2 = std::exp(2);
+  expect_near(attend({}), {1, 0, 1 / (1 + e), e / (1 + e), (1 + 5 * e2) / (1 + e + e2), (e + 5 * e2) / (1 + e + e2)},
+              2e-6);
+}
+
+TEST(ReferenceOpsTest, AttentionWindowSoftcapAndSinks) {
+  const double e = std::exp(1);
+  expect_near(attend({.window = 2}), {1, 0, 1 / (1 + e), e / (1 + e), 5 * e / (1 + e), (1 + 5 * e) / (1 + e)}, 2e-6);
+  const double c1 = std::exp(2 * std::tanh(0.5)), c2 = std::exp(2 * std::tanh(1.0));
+  expect_near(attend({.softcap = 2}),
+              {1, 0, 1 / (1 + c1), c1 / (1 + c1), (1 + 5 * c2) / (1 + c1 + c2), (c1 + 5 * c2) / (1 + c1 + c2)}, 2e-6);
+  expect_near(attend({.window = 1}, 0.0f), {0.5, 0, 0, e / (1 + e), 5 * e * e / (1 + e * e), 5 * e * e / (1 + e * e)},
+              2e-6);
+}
+
+TEST(ReferenceOpsTest, CacheRowsAreRoundedToTheCacheType) {
+  for (const DType type : {DType::f16, DType::q8_0}) {
+    Fixture f;
+    f.kv_config.type = type;
+    f.kv_config.layers = {{1, 32, 32}};
+    std::vector<float> row(32, 0.0f);
+    const auto as_heads = [&](ir::ValueId x) { return f.b.reshape(x, {1, 1, 32}); };
+    const auto zero = as_heads(f.rows("zero", 1, 32, row));
+    row[0] = 1;
+    row[1] = 0.3001f;
+    const auto v = as_heads(f.rows("v", 1, 32, row));
+    const auto slots = f.slots({16});
+    const auto keys = f.b.set_rows(f.b.state(ir::StateRole::kv_k, 0, type, {32, 1, 32}), zero, slots);
+    const auto values = f.b.set_rows(f.b.state(ir::StateRole::kv_v, 0, type, {32, 1, 32}), v, slots);
+    const auto positions = f.positions({0}), seq_ids = f.seq_ids({0});
+    const auto out = f.run(f.b.flash_attn_ext(zero, keys, values, positions, seq_ids, {}));
+    // f16 has 11 bits; q8_0 has steps of 1/127 of the largest value of 32.
+    EXPECT_NE(out[1], 0.3001f);
+    EXPECT_NEAR(out[1], 0.3001f, type == DType::f16 ? 0x1p-12 : 0.5 / 127);
+  }
+}
+
+}  // namespace
+}  // namespace tokamak
