@@ -25,7 +25,8 @@ enum Scope : uint16_t {
   kScopeInspect = 16,
   kScopeExplain = 32,
   kScopeSelftest = 64,
-  kScopeAll = 127,
+  kScopeDocs = 128,
+  kScopeAll = 255,
 };
 struct ScopeRow {
   Scope scope;

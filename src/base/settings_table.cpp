@@ -28,9 +28,15 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"--system", "-sys", "--system-prompt", "", text, 0, 0, "", "", kScopeRun, kPrompt, true,
      "The system message of the chat."},
     {"--chat-template", "", "", "", text, 0, 0, "", "", kGenerate, kPrompt, false,
-     "A Jinja chat template, or the path of a file with one, instead of the model's own."},
+     "A Jinja chat template, its path or the name of a known one, instead of the model's own."},
     {"--raw", "", "--no-chat", "", flag, 0, 0, "", "off", kScopeRun, kPrompt, true,
      "Complete the prompt as it stands, without the chat template."},
+    {"--ids", "", "", "", text, 0, 0, "", "", kScopeTokenize, kPrompt, true,
+     "Token ids, separated by spaces or commas, to turn into text; `-` reads them from standard input."},
+    {"--no-bos", "", "", "", flag, 0, 0, "", "off", kScopeTokenize, kPrompt, true,
+     "Leave out the tokens that the model wants around a text."},
+    {"--no-parse-special", "", "", "", flag, 0, 0, "", "off", kScopeTokenize, kPrompt, true,
+     "Take the names of control tokens in the text as plain text."},
 
     {"--n-predict", "-n", "--predict", "n_predict", integer, -1, kMaxInt, "", "-1", kGenerate, kLength, true,
      "Most tokens to generate; -1 goes on until the model or the context ends."},
@@ -117,9 +123,11 @@ constexpr auto kSettings = std::to_array<Setting>({
      "Tokens of the decode test; 0 leaves it out."},
     {"--depth", "-d", "", "", integer, 0, kMaxInt, "", "0", kScopeBench | kScopeExplain, kMeasure, true,
      "Tokens already in the context when the measurement starts."},
-    {"--repetitions", "-r", "", "", integer, 1, 10000, "", "5", kScopeBench, kMeasure, true,
+    {"--repetitions", "-r", "", "", integer, 1, 10000, "", "5", kScopeBench | kScopeExplain, kMeasure, true,
      "Measured runs of each test, after one that is not counted."},
 
+    {"--out", "-o", "", "", text, 0, 0, "", "docs/reference", kScopeDocs, kOutput, true,
+     "Folder that the pages are written to."},
     {"--json", "", "", "", flag, 0, 0, "", "off", kReports, kOutput, true, "Print one JSON object instead of text."},
     {"--verbose", "-v", "", "", flag, 0, 0, "", "off", kScopeAll, kOutput, true,
      "Also print the engine's own remarks."},
@@ -159,6 +167,7 @@ constexpr auto kScopes = std::to_array<ScopeRow>({
     {kScopeInspect, "inspect"},
     {kScopeExplain, "explain"},
     {kScopeSelftest, "selftest"},
+    {kScopeDocs, "docs"},
 });
 }  // namespace
 

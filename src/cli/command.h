@@ -38,5 +38,9 @@ std::string commands_markdown();
 
 // One function per file, run.cpp and so on.
 Result<int> run_command(const Arguments& arguments);
+Result<int> inspect_command(const Arguments& arguments);
+Result<int> tokenize_command(const Arguments& arguments);
+Result<int> bench_command(const Arguments& arguments);
+Result<int> docs_command(const Arguments& arguments);
 
 }  // namespace tokamak::cli

@@ -8,6 +8,14 @@ namespace {
 constexpr auto kCommands = std::to_array<Command>({
     {"run", "[MODEL] [flags]", "Answer a prompt, or chat when there is none.", kScopeRun, run_command,
      "tokamak run model.gguf -p \"Why is the sky blue?\""},
+    {"inspect", "[MODEL] [flags]", "Show what is in a model file, and whether it can be run.", kScopeInspect,
+     inspect_command, "tokamak inspect model.gguf"},
+    {"tokenize", "[MODEL [TEXT]] [flags]", "Turn text into token ids, or ids into text.", kScopeTokenize,
+     tokenize_command, "tokamak tokenize model.gguf \"Hello\""},
+    {"bench", "[MODEL] [flags]", "Measure prefill and decode speed.", kScopeBench, bench_command,
+     "tokamak bench model.gguf -p 512 -n 128 -r 5"},
+    {"docs", "[flags]", "Write the reference pages of this documentation.", kScopeDocs, docs_command,
+     "tokamak docs --out docs/reference"},
 });
 }  // namespace
 

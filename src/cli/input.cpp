@@ -10,7 +10,6 @@
 
 namespace tokamak::cli {
 
-namespace {
 Result<std::string> read_standard_input() {
   std::string text;
   char block[65536];
@@ -23,7 +22,6 @@ Result<std::string> read_standard_input() {
       return Error{.code = ErrorCode::io_failed, .what = std::strerror(errno), .where = "standard input"};
   }
 }
-}  // namespace
 
 Result<std::string> read_file(const std::filesystem::path& path) {
   const MappedFile file = TRY(MappedFile::open(path));

@@ -12,6 +12,8 @@ namespace tokamak::cli {
 
 // Errors: not_found, bad_argument (a folder), io_failed.
 Result<std::string> read_file(const std::filesystem::path& path);
+// To the end. Errors: io_failed.
+Result<std::string> read_standard_input();
 
 // --prompt, or the content of --file, or standard input unless that is a terminal; nothing when there is none of them.
 // Errors: bad_argument for both flags, those of read_file.

@@ -59,16 +59,16 @@ Result<int> run_command(const Arguments& arguments) {
   const SettingValues& values = arguments.values;
   TRY(check_no_more_words(arguments));
   if (values.is_set("--dump-ir")) return TRY(print_ir(arguments)), 0;
-  catch_interrupts();
   const GenerateOptions options = TRY(generate_options(values));
-  const std::shared_ptr<const Model> model = TRY(open_model(arguments));
-  std::optional<ChatTemplate> chat_template = TRY(choose_template(values, *model));
   const std::optional<std::string> prompt = TRY(given_text(values));
   if (prompt && prompt->empty())
     return Error{.code = ErrorCode::bad_argument, .what = "the prompt is empty", .hint = "give at least one character"};
   if (!prompt && values.flag("--json"))
     return Error{
         .code = ErrorCode::bad_argument, .what = "a chat has no JSON form", .where = "--json", .hint = "give -p"};
+  catch_interrupts();
+  const std::shared_ptr<const Model> model = TRY(open_model(arguments));
+  std::optional<ChatTemplate> chat_template = TRY(choose_template(values, *model));
   const std::unique_ptr<Session> session = TRY(open_session(model, TRY(session_options(values, *model)), values));
   Conversation conversation(*session, std::move(chat_template), options, !values.flag("--json"));
   if (!values.text("--system").empty()) conversation.set_system(values.text("--system"));

@@ -1,0 +1,101 @@
+// docs: the reference pages, printed from the tables they describe.
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+
+#include "arch/architectures.h"
+#include "backend/cpu/matmul/matmul.h"
+#include "backend/cpu/ops/ops.h"
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/loading.h"
+#include "fuse/docs.h"
+#include "gguf/output_file.h"
+#include "ir/docs.h"
+#include "tensor/dtypes.h"
+
+namespace tokamak::cli {
+
+namespace {
+std::string types_markdown() {
+  std::string out =
+      "# Tensor types\n\nPrinted by the program from `src/tensor/dtypes.h`. Ids are GGUF's. `imatrix`: whether an "
+      "importance matrix helps\nthe encoder.\n\n"
+      "| id | name | block elements | block bytes | bits per weight | imatrix | formula "
+      "|\n|---|---|---|---|---|---|---|\n";
+  constexpr std::string_view kImatrix[] = {"none", "optional", "required"};
+  for (const DTypeRow& row : kDTypes)
+    out +=
+        fmt::format("| {} | {} | {} | {} | {:.4g} | {} | {} |\n", static_cast<int>(row.id), row.name, row.block_elems,
+                    row.block_bytes, bits_per_weight(row), kImatrix[static_cast<size_t>(row.imatrix)], row.formula);
+  out += "\nRemoved types, which are refused with advice:\n\n| id | name | advice |\n|---|---|---|\n";
+  for (const RemovedDType& row : kRemovedDTypes) out += fmt::format("| {} | {} | {} |\n", row.id, row.name, row.advice);
+  return out;
+}
+
+std::string errors_markdown() {
+  std::string out =
+      "# Errors\n\nPrinted by the program from `src/base/error.h`. Exit status 0 is success and 1 a check that the "
+      "user asked for and\nthat failed.\n\n"
+      "| code | meaning | exit status | HTTP status |\n|---|---|---|---|\n";
+  for (const ErrorRow& row : kErrors)
+    out += fmt::format("| `{}` | {} | {} | {} |\n", row.name, row.meaning, row.exit_status, row.http_status);
+  return out;
+}
+
+std::string architectures_markdown() {
+  std::string out =
+      "# Architectures\n\nPrinted by the program from `src/arch/architectures.cpp`: the values of "
+      "`general.architecture` that can be run.\n\n"
+      "| architecture | models | Hugging Face class |\n|---|---|---|\n";
+  for (const arch::ArchitectureRow& row : arch::architectures())
+    out += fmt::format("| `{}` | {} | `{}` |\n", row.name, row.models, row.hf_class);
+  return out;
+}
+
+[[maybe_unused]] std::string kernels_markdown() {
+  std::string out =
+      "# CPU kernels\n\nPrinted by the program from its kernel tables, as built for x86-64, best first. The first row "
+      "that the machine can\nrun is used; `tokamak explain` shows which.\n\n"
+      "| instruction set | needs |\n|---|---|\n";
+  for (const cpu::IsaRow& row : cpu::kIsas) out += fmt::format("| `{}` | {} |\n", row.name, row.needs);
+  out += "\n## Matrix multiplication\n\n| kernel | weights | instruction set |\n|---|---|---|\n";
+  for (const cpu::GemmKernel& kernel : cpu::gemm_kernels())
+    out += fmt::format("| `{}` | {} | {} |\n", kernel.name, dtype_name(kernel.dtype), cpu::isa_name(kernel.isa));
+  out +=
+      "\nOther types are decoded to F32, 16 rows at a time.\n\n## Other ops\n\n"
+      "| kernel | ops and fusion labels | instruction set |\n|---|---|---|\n";
+  for (const cpu::KernelName& kernel : cpu::op_kernel_names())
+    out += fmt::format("| `{}` | {} | {} |\n", kernel.name, fmt::join(kernel.labels, ", "), cpu::isa_name(kernel.isa));
+  return out;
+}
+
+struct Page {
+  std::string_view file;
+  std::string (*text)();
+};
+constexpr auto kPages = std::to_array<Page>({
+  {"commands.md", commands_markdown}, {"settings.md", settings_markdown}, {"errors.md", errors_markdown},
+      {"tensor_types.md", types_markdown}, {"architectures.md", architectures_markdown}, {"ops.md", ir::ops_markdown},
+      {"fusion_rules.md", fuse::rules_markdown},
+#if defined(__x86_64__)
+      {"kernels.md", kernels_markdown},
+#endif
+});
+}  // namespace
+
+Result<int> docs_command(const Arguments& arguments) {
+  TRY(check_no_more_words(arguments, 0));
+  const std::filesystem::path folder = arguments.values.text("--out");
+  for (const Page& page : kPages) {
+    const std::string text = page.text();
+    OutputFile file = TRY(OutputFile::create(folder / page.file));
+    TRY(file.write(std::as_bytes(std::span(text))));
+    TRY(file.commit());
+  }
+  talk_line(fmt::format("{} pages written to {}", kPages.size(), folder.string()));
+  return 0;
+}
+
+}  // namespace tokamak::cli
