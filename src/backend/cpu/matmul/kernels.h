@@ -60,10 +60,10 @@ inline constexpr auto kGemmKernels = std::to_array<GemmKernel>({
 // Every packed format ends with a scalar row.
 constexpr bool every_format_has_scalar_last() {
   for (const PackedFormat& f : kPackedFormats) {
-    const GemmKernel* last = nullptr;
+    bool scalar_last = false;
     for (const GemmKernel& k : kGemmKernels)
-      if (k.dtype == f.dtype) last = &k;
-    if (last == nullptr || last->isa != Isa::scalar) return false;
+      if (k.dtype == f.dtype) scalar_last = k.isa == Isa::scalar;
+    if (!scalar_last) return false;
   }
   return true;
 }
