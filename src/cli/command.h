@@ -41,6 +41,7 @@ Result<int> run_command(const Arguments& arguments);
 Result<int> inspect_command(const Arguments& arguments);
 Result<int> tokenize_command(const Arguments& arguments);
 Result<int> bench_command(const Arguments& arguments);
+Result<int> explain_command(const Arguments& arguments);
 Result<int> docs_command(const Arguments& arguments);
 
 }  // namespace tokamak::cli

@@ -14,6 +14,8 @@ constexpr auto kCommands = std::to_array<Command>({
      tokenize_command, "tokamak tokenize model.gguf \"Hello\""},
     {"bench", "[MODEL] [flags]", "Measure prefill and decode speed.", kScopeBench, bench_command,
      "tokamak bench model.gguf -p 512 -n 128 -r 5"},
+    {"explain", "[MODEL] [flags]", "Show each op of the compiled model: kernel, bytes, time, share of the limit.",
+     kScopeExplain, explain_command, "tokamak explain model.gguf --depth 1024"},
     {"docs", "[flags]", "Write the reference pages of this documentation.", kScopeDocs, docs_command,
      "tokamak docs --out docs/reference"},
 });

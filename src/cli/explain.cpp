@@ -1,0 +1,195 @@
+// explain: what a compiled model does, step by step, and how close each step comes to what the machine can do.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "backend/cpu/isa.h"
+#include "base/thread_pool.h"
+#include "chat/message.h"
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/format.h"
+#include "cli/loading.h"
+#include "engine/limits.h"
+
+namespace tokamak::cli {
+
+namespace {
+// A step, or all steps that differ in their layer only.
+struct Line {
+  StepReport report;  // sums over `count` steps
+  int64_t count = 1;
+};
+
+struct Phase {
+  std::string_view name;  // decode or prefill
+  int64_t n_tokens, depth;
+  std::vector<StepReport> steps;
+};
+
+// "blk.12.attn_q" -> "blk.*.attn_q".
+std::string without_layer(std::string_view what) {
+  std::string out;
+  for (size_t i = 0; i < what.size(); ++i) {
+    out += what[i];
+    if (!out.ends_with("blk.")) continue;
+    out += '*';
+    while (i + 1 < what.size() && std::isdigit(static_cast<unsigned char>(what[i + 1]))) ++i;
+  }
+  return out;
+}
+
+// Steps with equal key(step) become one line, in order of first appearance.
+template <class Key>
+std::vector<Line> merge(const std::vector<StepReport>& steps, Key key) {
+  std::vector<Line> lines;
+  std::map<std::string, size_t> places;
+  for (const StepReport& step : steps) {
+    const auto [place, is_new] = places.try_emplace(key(step), lines.size());
+    if (is_new) {
+      lines.push_back({step, 1});
+      continue;
+    }
+    Line& line = lines[place->second];
+    ++line.count;
+    line.report.bytes += step.bytes;
+    line.report.operations += step.operations;
+    line.report.seconds += step.seconds;
+  }
+  return lines;
+}
+
+struct Share {
+  double value = 0;  // of the limit that binds, 0..1
+  std::string_view limit = "memory";
+};
+
+// Integer kernels are held against the int8 limit, all others against f32.
+Share share_of(const StepReport& report, const MachineLimits& limits) {
+  if (report.seconds <= 0) return {};
+  const bool is_int8 = report.kernel.find("gemm_q") != std::string::npos;
+  const double peak = is_int8 ? limits.int8_ops_per_second : limits.f32_ops_per_second;
+  const double memory = report.bytes / report.seconds / limits.read_bytes_per_second;
+  const double compute = report.operations / report.seconds / peak;
+  if (compute > memory) return {compute, is_int8 ? "int8" : "f32"};
+  return {memory, "memory"};
+}
+
+std::vector<std::string> row_of(const Line& line, const MachineLimits& limits, double total_seconds) {
+  const StepReport& r = line.report;
+  const Share share = share_of(r, limits);
+  const double seconds = std::max(r.seconds, 1e-12);
+  return {std::to_string(line.count),
+          r.what,
+          r.label,
+          r.kernel,
+          human_bytes(static_cast<uint64_t>(std::max(r.bytes, 0.0))),
+          fmt::format("{:.1f}", r.seconds * 1e6),
+          fmt::format("{:.0f}%", 100 * r.seconds / total_seconds),
+          fmt::format("{:.1f}", r.bytes / seconds * 1e-9),
+          fmt::format("{:.1f}", r.operations / seconds * 1e-9),
+          fmt::format("{:.0f}% {}", 100 * share.value, share.limit),
+          r.note};
+}
+
+void print_phase(const Phase& phase, const MachineLimits& limits, bool every_layer) {
+  double total = 0;
+  for (const StepReport& step : phase.steps) total += step.seconds;
+  print(fmt::format("\n{} of {} token{} at depth {}: {:.2f} ms, {} steps\n", phase.name, phase.n_tokens,
+                    phase.n_tokens == 1 ? "" : "s", phase.depth, total * 1e3, phase.steps.size()));
+  const std::vector<std::string> heading = {"n",    "what", "op",   "kernel",   "bytes", "us",
+                                            "time", "GB/s", "GOPS", "of limit", "note"};
+  std::vector<std::vector<std::string>> rows = {heading};
+  const auto key = [&](const StepReport& s) {
+    return (every_layer ? s.what : without_layer(s.what)) + " " + s.label + " " + s.kernel + " " + s.note;
+  };
+  for (Line line : merge(phase.steps, key)) {
+    if (line.count > 1) line.report.what = without_layer(line.report.what);
+    rows.push_back(row_of(line, limits, total));
+  }
+  print(text_table(rows, "><<<>>>>>><"));
+  rows = {{"n", "op", "bytes", "us", "time"}};
+  for (const Line& line : merge(phase.steps, [](const StepReport& s) { return s.label; }))
+    rows.push_back({std::to_string(line.count), line.report.label,
+                    human_bytes(static_cast<uint64_t>(std::max(line.report.bytes, 0.0))),
+                    fmt::format("{:.1f}", line.report.seconds * 1e6),
+                    fmt::format("{:.0f}%", 100 * line.report.seconds / total)});
+  print("\nby op\n" + text_table(rows, "><>>>"));
+}
+
+Json phase_json(const Phase& phase, const MachineLimits& limits) {
+  Json steps = Json::array();
+  for (const StepReport& s : phase.steps) {
+    const Share share = share_of(s, limits);
+    steps.push_back({{"what", s.what},
+                     {"op", s.label},
+                     {"kernel", s.kernel},
+                     {"note", s.note},
+                     {"bytes", s.bytes},
+                     {"operations", s.operations},
+                     {"seconds", s.seconds},
+                     {"share_of_limit", share.value},
+                     {"limit", share.limit}});
+  }
+  return {{"name", phase.name}, {"n_tokens", phase.n_tokens}, {"depth", phase.depth}, {"steps", std::move(steps)}};
+}
+
+// A session of its own, so that its cache has just the depth that attention's costs are counted for.
+Result<Phase> profile(const Arguments& arguments, const std::shared_ptr<const Model>& model, std::string_view name,
+                      int64_t n_tokens) {
+  const SettingValues& values = arguments.values;
+  const int64_t depth = values.integer("--depth");
+  SessionOptions options = TRY(session_options(values, *model));
+  options.n_ctx = depth + n_tokens;
+  const std::unique_ptr<Session> session = TRY(open_session(model, std::move(options), values));
+  const int32_t seq_id = session->add_sequence();
+  const std::vector<int32_t> tokens(static_cast<size_t>(std::max(depth, n_tokens)), 1);
+  if (depth > 0) TRY(session->prefill(seq_id, std::span(tokens).first(static_cast<size_t>(depth))));
+  const SequenceTokens step{seq_id, std::span(tokens).first(static_cast<size_t>(n_tokens)), Logits::last};
+  for (int64_t i = 0; i <= values.integer("--repetitions"); ++i) {
+    TRY(session->program(n_tokens, 1))->set_profiling(i > 0);  // the first run touches memory for the first time
+    session->truncate(seq_id, depth);
+    TRY(session->forward({&step, 1}));
+  }
+  return Phase{name, n_tokens, depth, TRY(session->program(n_tokens, 1))->steps()};
+}
+}  // namespace
+
+Result<int> explain_command(const Arguments& arguments) {
+  const SettingValues& values = arguments.values;
+  TRY(check_no_more_words(arguments));
+  if (values.is_set("--dump-ir")) return TRY(print_ir(arguments)), 0;
+  const std::shared_ptr<const Model> model = TRY(open_model(arguments));
+  const int64_t n_threads = values.integer("--threads") == 0 ? usable_cpus() : values.integer("--threads");
+  const std::string isa =
+      values.text("--isa") == "auto" ? std::string(cpu::isa_name(cpu::best_isa())) : values.text("--isa");
+  const std::vector<Phase> phases = {TRY(profile(arguments, model, "decode", 1)),
+                                     TRY(profile(arguments, model, "prefill", values.integer("--batch")))};
+  const MachineLimits limits = TRY(measure_limits(isa, static_cast<int>(n_threads)));
+  if (values.flag("--json")) {
+    Json json = {{"model", model->name()},
+                 {"isa", isa},
+                 {"threads", n_threads},
+                 {"limits",
+                  {{"read_bytes_per_second", limits.read_bytes_per_second},
+                   {"int8_ops_per_second", limits.int8_ops_per_second},
+                   {"f32_ops_per_second", limits.f32_ops_per_second}}}};
+    for (const Phase& phase : phases) json["phases"].push_back(phase_json(phase, limits));
+    print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    return 0;
+  }
+  print(
+      fmt::format("{}, {}, {} threads\nlimits of this machine: reads {:.1f} GB/s, int8 {:.0f} GOPS, f32 {:.0f} GOPS\n",
+                  model->name(), isa, n_threads, limits.read_bytes_per_second * 1e-9, limits.int8_ops_per_second * 1e-9,
+                  limits.f32_ops_per_second * 1e-9));
+  for (const Phase& phase : phases) print_phase(phase, limits, values.flag("--verbose"));
+  print(
+      "\n'of limit' is the larger of the shares of memory and compute speed. Steps are timed one by one, so their sum\n"
+      "is more than a run takes; data that stays in a cache can be read faster than the memory limit.\n");
+  return 0;
+}
+
+}  // namespace tokamak::cli
