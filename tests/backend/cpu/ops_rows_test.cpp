@@ -22,7 +22,7 @@ std::string label(Isa isa, int64_t n) { return std::string(isa_name(isa)) + " n=
 using Call = std::function<void(const OpSet& ops, float* y, int64_t begin, int64_t end)>;
 std::vector<float> run_all(int64_t n, const Call& call, const std::vector<float>& start = {}) {
   std::vector<float> expected;
-  for (Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512}) {
+  for (const auto& [isa, name, needs] : kIsas) {  // scalar first
     if (!isa_available(isa)) continue;
     std::vector<float> y = start.empty() ? std::vector<float>(static_cast<size_t>(kRows * n), 7.0f) : start;
     std::vector<float> pieces = y;

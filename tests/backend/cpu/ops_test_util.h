@@ -17,16 +17,15 @@ namespace tokamak::cpu {
 
 inline constexpr double kUnit = 0x1p-24;  // rounding error of f32
 
-// Fastest first, scalar last; says which are missing.
+// Scalar first; says which are missing.
 inline std::vector<Isa> usable_isas() {
   std::vector<Isa> isas;
-  for (Isa isa : {Isa::avx512, Isa::avx2}) {
-    if (isa_available(isa))
-      isas.push_back(isa);
+  for (const IsaRow& row : kIsas) {
+    if (isa_available(row.isa))
+      isas.push_back(row.isa);
     else
-      std::printf("skipped: %s is not on this machine\n", std::string(isa_name(isa)).c_str());
+      std::printf("skipped: %s is not on this machine\n", std::string(row.name).c_str());
   }
-  isas.push_back(Isa::scalar);
   return isas;
 }
 

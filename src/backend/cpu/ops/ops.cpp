@@ -16,6 +16,8 @@ struct OpSetRow {
 constexpr auto kSets = std::to_array<OpSetRow>({
 #if defined(__x86_64__)
   {Isa::avx512, &kOpsAvx512}, {Isa::avx2, &kOpsAvx2},
+#elif defined(__aarch64__)
+  {Isa::neon, &kOpsNeon},
 #endif
       {Isa::scalar, &kOpsScalar},
 });

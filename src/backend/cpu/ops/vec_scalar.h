@@ -1,5 +1,5 @@
-// The vector layer of the op kernels in plain C++: 16 lanes of f32. It is the definition: vec_avx2.h and vec_avx512.h
-// compute the same bits lane by lane (NaN payloads excepted). Kernels are templates over such a layer.
+// The vector layer of the op kernels in plain C++: 16 lanes of f32. It is the definition: the other vec_*.h compute
+// the same bits lane by lane (NaN payloads excepted). Kernels are templates over such a layer.
 #pragma once
 
 #include <bit>
