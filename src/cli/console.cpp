@@ -15,6 +15,7 @@ namespace tokamak::cli {
 
 namespace {
 constexpr int kInterruptStatus = error_row(ErrorCode::cancelled).exit_status;
+constexpr auto kQuietTime = std::chrono::milliseconds(300);
 std::atomic<int> interrupts = 0;
 int write_errno = 0;
 
@@ -72,7 +73,8 @@ ProgressBar::ProgressBar(std::string label, bool visible)
 
 bool ProgressBar::update(double fraction) {
   const int percent = static_cast<int>(100 * std::clamp(fraction, 0.0, 1.0));
-  if (visible_ && percent != last_percent_) {
+  const bool is_slow = std::chrono::steady_clock::now() - start_ > kQuietTime;
+  if (visible_ && is_slow && percent != last_percent_) {
     constexpr int kCells = 30;
     const auto n_full = static_cast<size_t>(percent * kCells / 100);
     talk(

@@ -1,6 +1,7 @@
 // The terminal as the commands see it: results on standard output, talk on standard error, Ctrl-C as a flag.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 
@@ -28,7 +29,8 @@ void catch_interrupts();
 bool interrupted();
 void clear_interrupt();
 
-// A bar on standard error while that is a terminal, and nothing otherwise. Gone when the object is.
+// A bar on standard error when that is a terminal and the work takes a while, and nothing otherwise. Gone when the
+// object is.
 class ProgressBar {
  public:
   // `visible` false: never drawn.
@@ -43,6 +45,7 @@ class ProgressBar {
  private:
   std::string label_;
   bool visible_, drawn_ = false;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   int last_percent_ = -1;
 };
 

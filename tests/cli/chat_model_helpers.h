@@ -1,0 +1,19 @@
+// Model files small enough to be made by every test: random F32 weights, and a vocabulary of all bytes.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace tokamak::test {
+
+struct ChatModel {
+  std::string architecture = "llama";
+  std::string chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}<assistant>";
+};
+
+// Written once per content; a 256-byte-token llama of 2 layers that emits printable letters and never ends by itself.
+std::filesystem::path chat_model(const ChatModel& model = {});
+// An unknown architecture with one tensor of every type.
+std::filesystem::path all_types_file();
+
+}  // namespace tokamak::test
