@@ -105,10 +105,16 @@ CASES = {
     # layers 4 and 8 without rope; bias on q, k, v, o
     "smollm3": Case("smollm3", sizes(36, 6, 2, 8, 44, 8, True, attention_bias=True, **rope(5000000.0)), golden=F16),
     "qwen2_tied": Case("qwen2", sizes(42, 6, 2, 8, 76, 2, True, **rope(1000000.0))),
+    # a ramp from pair 1 to pair 5; the default betas would give 0 to 3
     "qwen2_yarn": Case(
         "qwen2",
-        sizes(40, 5, 1, 8, 60, 2, False, **rope(10000.0, "yarn", beta_fast=8.0, beta_slow=0.5, **YARN)),
-        YARN_KEYS | {"rope.scaling.yarn_beta_fast": 8.0, "rope.scaling.yarn_beta_slow": 0.5},
+        sizes(40, 5, 1, 20, 44, 2, False, **rope(10000.0, "yarn", factor=4.0, original_max_position_embeddings=64,
+                                                beta_fast=4.0, beta_slow=0.25)),
+        YARN_KEYS | {
+            "rope.scaling.original_context_length": 64,
+            "rope.scaling.yarn_beta_fast": 4.0,
+            "rope.scaling.yarn_beta_slow": 0.25,
+        },
     ),
     "qwen3": Case("qwen3", sizes(40, 6, 2, 12, 60, 2, False, **rope(1000000.0))),
     "qwen3_yarn_q8": Case("qwen3", sizes(64, 4, 4, 32, 96, 2, True, **rope(10000.0, "yarn", **YARN)), YARN_KEYS, Q8_0),

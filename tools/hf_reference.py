@@ -136,7 +136,8 @@ class GgufModel:
 
 def load_model(cls, config, state: dict[str, torch.Tensor]):
     config._attn_implementation = "eager"
-    model = cls(config)
+    with transformers.initialization.no_init_weights():
+        model = cls(config)
     missing, unexpected = model.load_state_dict(state, strict=False, assign=True)
     model.tie_weights()
     if unexpected or set(missing) - {"lm_head.weight"} or (missing and not config.tie_word_embeddings):
@@ -198,19 +199,21 @@ class Difference:
     nmse: float  # sum of squared differences over sum of squares, all positions together
     worst_nmse: float  # of one position
     top1: float  # share of positions whose largest logit is the same token
+    lost_margin: float  # where it is another token: the most by which that one was behind in `expected`
     max_abs: float
 
 
 def compare(expected: np.ndarray, actual: np.ndarray) -> Difference:
     if expected.shape != actual.shape:
         raise SystemExit(f"shapes differ: {expected.shape}, {actual.shape}")
-    squares, energies, same, largest = [], [], 0, 0.0
+    squares, energies, same, margin, largest = [], [], 0, 0.0, 0.0
     for want, got in zip(expected, actual):
         want, got = np.asarray(want, np.float64), np.asarray(got, np.float64)
         error = got - want
         squares.append(float(error @ error))
         energies.append(float(want @ want))
         same += int(want.argmax() == got.argmax())
+        margin = max(margin, float(want.max() - want[got.argmax()]))
         largest = max(largest, float(np.abs(error).max()))
     rows = np.array(squares) / np.array(energies)
-    return Difference(sum(squares) / sum(energies), float(rows.max()), same / len(expected), largest)
+    return Difference(sum(squares) / sum(energies), float(rows.max()), same / len(expected), margin, largest)
