@@ -42,6 +42,7 @@ Result<int> inspect_command(const Arguments& arguments);
 Result<int> tokenize_command(const Arguments& arguments);
 Result<int> bench_command(const Arguments& arguments);
 Result<int> explain_command(const Arguments& arguments);
+Result<int> selftest_command(const Arguments& arguments);
 Result<int> docs_command(const Arguments& arguments);
 
 }  // namespace tokamak::cli

@@ -16,6 +16,8 @@ constexpr auto kCommands = std::to_array<Command>({
      "tokamak bench model.gguf -p 512 -n 128 -r 5"},
     {"explain", "[MODEL] [flags]", "Show each op of the compiled model: kernel, bytes, time, share of the limit.",
      kScopeExplain, explain_command, "tokamak explain model.gguf --depth 1024"},
+    {"selftest", "[flags]", "Check every kernel against its definition on this machine.", kScopeSelftest,
+     selftest_command, "tokamak selftest"},
     {"docs", "[flags]", "Write the reference pages of this documentation.", kScopeDocs, docs_command,
      "tokamak docs --out docs/reference"},
 });

@@ -1,0 +1,150 @@
+// selftest of the matmul kernels: every row of the table, and types without a row, on a few shapes.
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "backend/cpu/matmul/matmul.h"
+#include "base/check.h"
+#include "base/half.h"
+#include "cli/selftest.h"
+#include "quant/codec.h"
+
+namespace tokamak::cli {
+
+namespace {
+using namespace cpu;
+
+struct Size {
+  int64_t n_rows, n_cols, k;
+};
+constexpr Size kSizes[] = {{1, 1, 256}, {37, 3, 512}, {64, 13, 256}, {16, 8, 1024}};
+
+// 64-byte aligned bytes.
+class Bytes {
+ public:
+  explicit Bytes(int64_t n) : storage_(static_cast<size_t>(n) + 64) {}
+  std::byte* data() { return storage_.data() + (64 - reinterpret_cast<uintptr_t>(storage_.data()) % 64) % 64; }
+
+ private:
+  std::vector<std::byte> storage_;
+};
+
+// Rows as in a file. A type without an encoder gets random codes under small scales.
+std::vector<std::byte> make_rows(DType type, const Size& size) {
+  const int64_t n = size.n_rows * size.k;
+  std::vector<std::byte> rows(dtype_bytes(type, static_cast<uint64_t>(n)));
+  if (can_encode(type)) {
+    const std::vector<float> values = random_numbers(static_cast<size_t>(n), 11);
+    CHECK(encode_row(type, values.data(), n, nullptr, rows.data()).has_value(), dtype_name(type));
+    return rows;
+  }
+  std::mt19937 random(12);
+  for (std::byte& byte : rows) byte = static_cast<std::byte>(random());
+  const uint16_t scales[2] = {f32_to_f16(0.01f), f32_to_f16(0.02f)};
+  for (size_t block = 0; block < rows.size(); block += dtype_row(type).block_bytes)
+    std::memcpy(&rows[block], scales, sizeof scales);
+  return rows;
+}
+
+// What the kernels multiply with: x itself, or its int8 codes times their scale (matmul.h, pack_activations).
+std::vector<double> rounded_activations(ActivationKind kind, const std::vector<float>& x) {
+  std::vector<double> out(x.begin(), x.end());
+  if (kind == ActivationKind::f32) return out;
+  const auto group = static_cast<size_t>(activation_format(kind).group_elems);
+  for (size_t begin = 0; begin < x.size(); begin += group) {
+    float largest = 0;
+    for (size_t i = begin; i < begin + group; ++i) largest = std::max(largest, std::fabs(x[i]));
+    const float scale = largest / 127, inverse = 127 / largest;
+    for (size_t i = begin; i < begin + group; ++i) out[i] = double{scale} * std::nearbyint(x[i] * inverse);
+  }
+  return out;
+}
+
+// y of one kernel on one size.
+std::vector<float> multiply(const GemmKernel& kernel, DType type, const Size& size, std::vector<std::byte>& rows,
+                            const std::vector<float>& x) {
+  const size_t row_bytes = dtype_bytes(type, static_cast<uint64_t>(size.k));
+  Bytes weights(packed_bytes(type, size.n_rows, size.k));
+  pack_weights(type, {rows.data(), row_bytes, size.n_rows, size.k, 0, n_panels(size.n_rows), weights.data()});
+  const ActivationKind kind = activation_kind(type);
+  Bytes columns(activation_bytes(kind, size.n_cols, size.k));
+  pack_activations(kind, kernel.isa, {x.data(), size.k, size.n_cols, size.k, 0, size.n_cols, columns.data()});
+  Bytes scratch(static_cast<int64_t>(gemm_scratch_bytes(type, size.k, false)));
+  std::vector<float> y(static_cast<size_t>(size.n_rows * size.n_cols));
+  gemm(kernel, type,
+       {.weights = weights.data(),
+        .activations = columns.data(),
+        .n_rows = size.n_rows,
+        .n_cols = size.n_cols,
+        .k = size.k,
+        .panel_begin = 0,
+        .panel_end = n_panels(size.n_rows),
+        .y = y.data(),
+        .y_stride_elems = size.n_rows,
+        .scratch = scratch.data()});
+  return y;
+}
+
+// n f32 steps on terms of at most three times |largest weight| * |x| (code times scale, minus a minimum).
+void compare(const std::vector<float>& y, DType type, const Size& size, const std::vector<std::byte>& rows,
+             const std::vector<double>& x, ErrorMeter& meter) {
+  std::vector<float> w(static_cast<size_t>(size.k));
+  const size_t row_bytes = dtype_bytes(type, static_cast<uint64_t>(size.k));
+  const double n_steps =
+      activation_kind(type) == ActivationKind::f32 ? static_cast<double>(size.k) : static_cast<double>(size.k) / 16 + 8;
+  for (int64_t row = 0; row < size.n_rows; ++row) {
+    decode_row(type, rows.data() + static_cast<size_t>(row) * row_bytes, size.k, w.data());
+    double largest = 0;
+    for (float v : w) largest = std::max(largest, std::abs(double{v}));
+    for (int64_t col = 0; col < size.n_cols; ++col) {
+      double exact = 0, magnitude = 0;
+      for (int64_t i = 0; i < size.k; ++i) {
+        const double value = x[static_cast<size_t>(col * size.k + i)];
+        exact += double{w[static_cast<size_t>(i)]} * value;
+        magnitude += 3 * largest * std::abs(value);
+      }
+      meter.add(y[static_cast<size_t>(col * size.n_rows + row)], exact, n_steps * kUnit * magnitude);
+    }
+  }
+}
+
+class MatmulChecks {
+ public:
+  void check(const GemmKernel& kernel, DType type) {
+    CheckResult result{.name = std::string(kernel.name), .isa = std::string(isa_name(kernel.isa))};
+    if (type != kernel.dtype) result.name += " on " + std::string(dtype_name(type));
+    for (size_t i = 0; i < std::size(kSizes); ++i) {
+      const Size& size = kSizes[i];
+      std::vector<std::byte> rows = make_rows(type, size);
+      const std::vector<float> x = random_numbers(static_cast<size_t>(size.n_cols * size.k), 13);
+      const std::vector<float> y = multiply(kernel, type, size, rows, x);
+      compare(y, type, size, rows, rounded_activations(activation_kind(type), x), result.meter);
+      // The scalar kernel of a type comes first and sets the bits.
+      auto& bits = bits_[{type, i}];
+      if (bits.empty()) bits = y;
+      result.same_bits &= std::memcmp(bits.data(), y.data(), y.size() * sizeof(float)) == 0;
+    }
+    results.push_back(std::move(result));
+  }
+
+  std::vector<CheckResult> results;
+
+ private:
+  std::map<std::pair<DType, size_t>, std::vector<float>> bits_;
+};
+}  // namespace
+
+std::vector<CheckResult> check_matmul_kernels(const std::vector<Isa>& isas) {
+  MatmulChecks checks;
+  for (Isa isa : isas) {
+    for (const GemmKernel& kernel : gemm_kernels())
+      if (kernel.isa == isa) checks.check(kernel, kernel.dtype);
+    for (const DTypeRow& row : kDTypes)
+      if (is_raw(row.id) && is_quantized(row.id) && can_encode(row.id) && row.id != DType::q8_1 &&
+          row.id != DType::q8_k)
+        checks.check(select_gemm_kernel(row.id, isa), row.id);
+  }
+  return std::move(checks.results);
+}
+
+}  // namespace tokamak::cli
