@@ -11,7 +11,8 @@ done
 fail() { echo "FAILED: $*"; exit 1; }
 has() { [[ $2 == *"$1"* ]] || fail "expected '$1' in: $2"; }
 
-has Paris "$("$program" run "$smollm2" -p "What is the capital of France?" --temp 0 -n 40)"
+has Paris "$("$program" run "$smollm2" --raw -p "The capital of France is" --temp 0 -n 4)"
+has Hello "$("$program" run "$smollm2" -p "Say hello." --temp 0 -n 8)"
 has Paris "$("$program" run "$gemma3" --raw -p "The capital of France is Paris. The capital of France is" --temp 0 -n 8)"
 has "can be run" "$("$program" inspect "$smollm2")"
 has "can be run" "$("$program" inspect "$gemma3")"
