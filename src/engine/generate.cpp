@@ -1,5 +1,6 @@
 #include "engine/generate.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 
@@ -107,6 +108,20 @@ Result<GenerateResult> generate(Session& session, int32_t seq_id, std::span<cons
   writer.finish();
   result.matched_stop = writer.matched_stop();
   result.decode_seconds = seconds_since(decode_start);
+  return result;
+}
+
+Result<GenerateResult> generate_reusing(Session& session, int32_t seq_id, std::vector<int32_t>& held,
+                                        std::span<const int32_t> prompt, const GenerateOptions& options,
+                                        const GenerateCallbacks& callbacks) {
+  const auto common = static_cast<size_t>(std::ranges::mismatch(held, prompt).in1 - held.begin());
+  const size_t n_kept = std::min(common, prompt.empty() ? 0 : prompt.size() - 1);
+  session.truncate(seq_id, static_cast<int64_t>(n_kept));
+  auto result = generate(session, seq_id, prompt.first(n_kept), prompt.subspan(n_kept), options, callbacks);
+  held.assign(prompt.begin(), prompt.end());
+  if (result)
+    for (const GeneratedToken& token : result->tokens) held.push_back(token.id);
+  held.resize(static_cast<size_t>(session.n_tokens(seq_id)));
   return result;
 }
 

@@ -53,4 +53,11 @@ Result<GenerateResult> generate(Session& session, int32_t seq_id, std::span<cons
                                 std::span<const int32_t> prompt, const GenerateOptions& options,
                                 const GenerateCallbacks& callbacks);
 
+// The same for a whole prompt, of which the sequence may hold a beginning already: `held` are its tokens, and the
+// longest common beginning is kept (at least one token is computed). Afterwards, and after an error, `held` is what the
+// sequence holds.
+Result<GenerateResult> generate_reusing(Session& session, int32_t seq_id, std::vector<int32_t>& held,
+                                        std::span<const int32_t> prompt, const GenerateOptions& options,
+                                        const GenerateCallbacks& callbacks);
+
 }  // namespace tokamak
