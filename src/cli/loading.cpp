@@ -99,9 +99,15 @@ Result<void> print_ir(const Arguments& arguments) {
   const std::shared_ptr<const Model> model = TRY(open_model(arguments));
   SessionOptions options = TRY(session_options(arguments.values, *model));
   options.compile.dump_after = pass;
-  options.compile.dump_sink = [](std::string_view text) { print(text); };
+  bool has_printed = false;
+  options.compile.dump_sink = [&has_printed](std::string_view text) { has_printed = print(text); };
   const std::unique_ptr<Session> session = TRY(open_session(model, std::move(options), arguments.values));
   TRY(session->program(1, 1));
+  if (!has_printed)
+    return Error{.code = ErrorCode::unsupported,
+                 .what = "this backend runs the graph as it is built and has no passes to print it after",
+                 .where = "--dump-ir",
+                 .hint = "use --backend cpu"};
   return {};
 }
 
