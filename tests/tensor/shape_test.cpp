@@ -52,7 +52,6 @@ TEST(Shape, Text) {
 }
 
 TEST(ShapeDeathTest, FifthDimension) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
   Shape shape{1, 2, 3, 4};
   EXPECT_DEATH(shape.push_inner(5), "rank_ < kMaxDims");
 }
