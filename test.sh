@@ -16,7 +16,7 @@ say() { printf '\n== %s\n' "$*"; }
 
 say "packages"
 scripts/setup.sh build models test
-[[ $mode == nightly ]] && scripts/setup.sh cross lint
+if [[ $mode == nightly ]]; then scripts/setup.sh cross lint; fi
 
 say "release build"
 cmake --preset release -DTOKAMAK_TESTS=ON >/dev/null
@@ -37,7 +37,7 @@ if [[ $mode != quick ]]; then
   say "unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
   cmake --preset asan >/dev/null
   cmake --build --preset asan -- --quiet
-  ctest --preset asan -LE model -j"$(nproc)" --quiet
+  ctest --preset asan -LE model -j"$(nproc)" --progress
 fi
 
 if [[ $mode == nightly ]]; then
