@@ -60,25 +60,17 @@ Result<std::string> Conversation::render() const {
 
 Result<GenerateResult> Conversation::generate_from(const std::vector<int32_t>& prompt, const GenerateOptions& options,
                                                    const OutputCallback& output) {
-  const auto difference = std::ranges::mismatch(cached_, prompt).in1 - cached_.begin();
-  const size_t n_kept = std::min(static_cast<size_t>(difference), prompt.empty() ? 0 : prompt.size() - 1);
-  session_.truncate(seq_id_, static_cast<int64_t>(n_kept));
-  const std::span<const int32_t> tokens = prompt;
-  const bool is_long = static_cast<int64_t>(prompt.size() - n_kept) > session_.options().n_batch;
+  const auto common = static_cast<int64_t>(std::ranges::mismatch(cached_, prompt).in1 - cached_.begin());
+  const bool is_long = static_cast<int64_t>(prompt.size()) - common > session_.options().n_batch;
   ProgressBar bar("reading the prompt", show_progress_ && is_long);
-  auto result = generate(session_, seq_id_, tokens.first(n_kept), tokens.subspan(n_kept), options,
-                         {.prompt_progress =
-                              [&bar](double fraction) {
-                                const bool go_on = bar.update(fraction);
-                                if (fraction >= 1) bar.clear();
-                                return go_on;
-                              },
-                          .output = output});
-  cached_ = prompt;
-  if (result)
-    for (const GeneratedToken& token : result->tokens) cached_.push_back(token.id);
-  cached_.resize(static_cast<size_t>(session_.n_tokens(seq_id_)));
-  return result;
+  return generate_reusing(session_, seq_id_, cached_, prompt, options,
+                          {.prompt_progress =
+                               [&bar](double fraction) {
+                                 const bool go_on = bar.update(fraction);
+                                 if (fraction >= 1) bar.clear();
+                                 return go_on;
+                               },
+                           .output = output});
 }
 
 Result<Answer> Conversation::complete(const OutputCallback& output) {
