@@ -54,6 +54,14 @@ class Writer {
   bool cancelled_ = false;
 };
 
+void keep_token(GenerateResult& result, int32_t id, std::span<const float> logits, const GenerateOptions& options) {
+  GeneratedToken& token = result.tokens.emplace_back(GeneratedToken{.id = id});
+  if (options.n_probs == 0) return;
+  Logprobs probs = top_logprobs(logits, options.n_probs, id);
+  token.logprob = probs.chosen;
+  token.top = std::move(probs.top);
+}
+
 constexpr auto kFinishReasons =
     std::to_array<std::string_view>({"end_of_text", "stop_string", "length", "context_full", "cancelled"});
 }  // namespace
@@ -78,26 +86,25 @@ Result<GenerateResult> generate(Session& session, int32_t seq_id, std::span<cons
   result.prefill_seconds = seconds_since(start);
 
   const auto decode_start = Clock::now();
-  for (;;) {
-    if (options.n_predict >= 0 && static_cast<int64_t>(result.tokens.size()) >= options.n_predict) {
-      result.reason = FinishReason::length;
-      break;
-    }
+  const auto enough = [&] {
+    return options.n_predict >= 0 && static_cast<int64_t>(result.tokens.size()) >= options.n_predict;
+  };
+  result.reason = FinishReason::length;
+  while (!enough()) {
     const auto position = static_cast<uint64_t>(session.n_tokens(seq_id));
     const SampledToken next = TRY(sampler.sample(logits, position));
     sampler.accept(next.id);
-    if (model.tokenizer().is_eog(next.id)) break;
-    GeneratedToken& token = result.tokens.emplace_back(GeneratedToken{.id = next.id});
-    if (options.n_probs > 0) {
-      Logprobs probs = top_logprobs(logits, options.n_probs, next.id);
-      token.logprob = probs.chosen;
-      token.top = std::move(probs.top);
+    if (model.tokenizer().is_eog(next.id)) {
+      result.reason = FinishReason::end_of_text;
+      break;
     }
+    keep_token(result, next.id, logits, options);
     writer.push(next.id);
     if (writer.stopped() || writer.cancelled()) {
       result.reason = writer.stopped() ? FinishReason::stop_string : FinishReason::cancelled;
       break;
     }
+    if (enough()) break;  // the last token's keys are not asked for
     if (session.n_tokens(seq_id) >= session.n_ctx()) {
       result.reason = FinishReason::context_full;
       break;
