@@ -4,10 +4,10 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=${1:?seconds per target}
 shift
-cmake --preset fuzz >/dev/null
-cmake --build --preset fuzz -- --quiet
 targets=("$@")
 ((${#targets[@]})) || mapfile -t targets < <(basename -a -s .cpp fuzz/*_fuzz.cpp)
+cmake --preset fuzz >/dev/null
+cmake --build --preset fuzz --target "${targets[@]}" -- --quiet
 for target in "${targets[@]}"; do
   work=$(mktemp -d)
   seeds=fuzz/corpus/${target%_fuzz}
