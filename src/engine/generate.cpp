@@ -128,6 +128,9 @@ Result<GenerateResult> generate_reusing(Session& session, int32_t seq_id, std::v
   held.assign(prompt.begin(), prompt.end());
   if (result)
     for (const GeneratedToken& token : result->tokens) held.push_back(token.id);
+  // After an error in the middle the sequence may hold tokens that nobody was told of.
+  if (session.n_tokens(seq_id) > static_cast<int64_t>(held.size()))
+    session.truncate(seq_id, static_cast<int64_t>(held.size()));
   held.resize(static_cast<size_t>(session.n_tokens(seq_id)));
   return result;
 }
