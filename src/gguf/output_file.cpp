@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -48,9 +49,15 @@ Error OutputFile::failed(const char* action, int error_number) const {
 Result<OutputFile> OutputFile::create(const std::filesystem::path& target) {
   OutputFile file;
   file.target_ = target;
+  struct stat info {};
+  if (::stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode))  // renaming would replace a device
+    return Error{.code = ErrorCode::bad_argument,
+                 .what = S_ISDIR(info.st_mode) ? "is a folder, not a file" : "is not a regular file",
+                 .where = target.string(),
+                 .hint = "name a file"};
   file.temporary_ = target;
   file.temporary_ += fmt::format(".partial-{}", ::getpid());
-  file.fd_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  file.fd_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file.fd_ < 0) return file.failed("create", errno);
   return file;
 }

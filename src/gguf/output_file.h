@@ -12,7 +12,7 @@ namespace tokamak {
 
 // Writes beside the target (TARGET.partial-PID) and renames at the end. Until commit() has succeeded the target keeps
 // its old content; a destroyed OutputFile removes what it wrote. Errors: no_space (full disk, quota, file size limit),
-// not_found (no such folder), io_failed.
+// not_found (no such folder), bad_argument (the target is a folder or a device), io_failed.
 class OutputFile {
  public:
   OutputFile(OutputFile&& other) noexcept;
