@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <map>
+#include <new>
 #include <string>
 
 #include "backend/reference/ops.h"
@@ -168,7 +169,14 @@ class ReferenceBackend : public Backend {
   }
 
   Result<std::unique_ptr<KvCache>> make_kv(const KvConfig& config) override {
-    return std::unique_ptr<KvCache>(std::make_unique<ReferenceKv>(config));
+    try {
+      return std::unique_ptr<KvCache>(std::make_unique<ReferenceKv>(config));
+    } catch (const std::bad_alloc&) {
+      return Error{.code = ErrorCode::out_of_memory,
+                   .what = "cannot reserve the KV cache as f32",
+                   .where = "reference backend",
+                   .hint = "use a smaller context"};
+    }
   }
 
   Result<std::unique_ptr<Program>> compile(ir::Graph graph, const Weights& weights, KvCache& kv,
