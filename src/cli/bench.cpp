@@ -149,8 +149,13 @@ Result<int> bench_command(const Arguments& arguments) {
   if (n_prompt == 0 && n_gen == 0)
     return Error{.code = ErrorCode::bad_argument, .what = "there is nothing to measure", .hint = "give -p or -n"};
   const std::shared_ptr<const Model> model = TRY(open_model(arguments));
-  SessionOptions options = TRY(session_options(values, *model, depth + std::max(n_prompt, n_gen)));
-  if (!values.is_set("--ctx-size")) options.n_ctx = depth + std::max(n_prompt, n_gen);
+  const int64_t n_needed = depth + std::max(n_prompt, n_gen);
+  SessionOptions options = TRY(session_options(values, *model));
+  if (!values.is_set("--ctx-size")) options.n_ctx = n_needed;
+  if (n_needed > options.n_ctx)  // before that many tokens are made up
+    return Error{.code = ErrorCode::context_full,
+                 .what = fmt::format("{} tokens do not fit into the context of {}", n_needed, options.n_ctx),
+                 .hint = "raise --ctx-size or leave it out"};
   const std::unique_ptr<Session> session = TRY(open_session(model, std::move(options), values));
   Bench bench(*session, depth);
   TRY(bench.fill());

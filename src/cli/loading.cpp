@@ -31,8 +31,8 @@ std::vector<std::string_view> split_list(std::string_view names, char separator)
 std::vector<fs::path> gguf_files(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored))
-    if (entry.path().extension() == ".gguf") found.push_back(entry.path());
+  for (fs::directory_iterator it(folder, ignored); it != fs::directory_iterator(); it.increment(ignored))
+    if (it->path().extension() == ".gguf") found.push_back(it->path());
   std::ranges::sort(found);
   return found;
 }
@@ -66,7 +66,7 @@ Result<void> check_no_more_words(const Arguments& arguments, size_t n_known) {
                .hint = "a prompt goes after -p, in quotes if it has spaces"};
 }
 
-Result<SessionOptions> session_options(const SettingValues& values, const Model& model, int64_t n_ctx_needed) {
+Result<SessionOptions> session_options(const SettingValues& values, const Model& model) {
   SessionOptions options{.backend = values.text("--backend"),
                          .isa = values.text("--isa"),
                          .n_threads = values.integer("--threads"),
@@ -76,7 +76,7 @@ Result<SessionOptions> session_options(const SettingValues& values, const Model&
                          .kv_type = find_dtype(values.text("--cache-type"))->id};
   options.compile.fusion = !values.flag("--no-fusion");
   const int64_t n_ctx_train = model.hparams().n_ctx_train;
-  if (!values.is_set("--ctx-size")) options.n_ctx = std::max(std::min(options.n_ctx, n_ctx_train), n_ctx_needed);
+  if (!values.is_set("--ctx-size")) options.n_ctx = std::min(options.n_ctx, n_ctx_train);
   if (options.n_ctx == 0) options.n_ctx = n_ctx_train;
   return options;
 }

@@ -16,8 +16,8 @@ Result<std::filesystem::path> model_path(const Arguments& arguments);
 // bad_argument when there are more words than the model's.
 Result<void> check_no_more_words(const Arguments& arguments, size_t n_known = 1);
 
-// The rows of the group "Model and machine". Without --ctx-size the context is at least `n_ctx_needed`.
-Result<SessionOptions> session_options(const SettingValues& values, const Model& model, int64_t n_ctx_needed = 0);
+// The rows of the group "Model and machine".
+Result<SessionOptions> session_options(const SettingValues& values, const Model& model);
 
 // With a progress bar when standard error is a terminal and there is no --json. Ctrl-C: cancelled.
 Result<std::shared_ptr<const Model>> open_model(const Arguments& arguments);
