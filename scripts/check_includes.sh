@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A folder of src/ may include itself and the folders above it in this list (the data flow, docs/glossary.md),
+# A folder of src/ may include itself and the folders above it in this list (the data flow, CONTRIBUTING.md),
 # backend/ never includes arch/, and backends do not include each other.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

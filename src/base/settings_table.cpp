@@ -99,7 +99,7 @@ constexpr auto kSettings = std::to_array<Setting>({
      "TOKEN_ID+BIAS, TOKEN_ID-BIAS or TOKEN_ID=BIAS adds to a logit; TOKEN_ID=-inf forbids the token."},
 
     {"--threads", "-t", "", "", integer, 0, 1024, "", "0", kKernels, kMachine, true,
-     "Compute threads; 0 is one per physical core."},
+     "Compute threads; 0 is one per usable core."},
     {"--ctx-size", "-c", "", "", integer, 0, kMaxInt, "", "4096", kCompute, kMachine, true,
      "Context in tokens; 0 is what the model was trained for."},
     {"--batch", "-b", "--batch-size", "", integer, 1, 65536, "", "512", kCompute, kMachine, false,
