@@ -12,9 +12,12 @@ for target in "${targets[@]}"; do
   work=$(mktemp -d)
   seeds=fuzz/corpus/${target%_fuzz}
   [[ -d $seeds ]] || seeds=
+  words=fuzz/${target%_fuzz}.dict
+  dictionary=()
+  [[ -f $words ]] && dictionary=(-dict="$words")
   # shellcheck disable=SC2086
   if build/fuzz/bin/"$target" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -artifact_prefix="$work/" \
-    "$work" $seeds >"$work/log" 2>&1; then
+    "${dictionary[@]}" "$work" $seeds >"$work/log" 2>&1; then
     echo "$target: $(grep -E '^Done|stat::number_of_executed_units' "$work/log" | tail -n 1)"
     rm -rf "$work"
   else
