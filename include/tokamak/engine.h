@@ -63,7 +63,7 @@ using TextCallback = std::function<bool(std::string_view text)>;
 class Engine {
  public:
   // Errors: what reading the file says (not_found, bad_file, bad_metadata, bad_tensor, bad_vocab, unsupported),
-  // bad_template, bad_argument, out_of_memory, cancelled.
+  // bad_template, bad_argument, out_of_memory (every call may say so), cancelled.
   static Result<Engine> open(const std::filesystem::path& path, const EngineOptions& options = {});
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;

@@ -1,5 +1,6 @@
 #include "tokamak/engine.h"
 
+#include <new>
 #include <optional>
 
 #include "chat/chat_template.h"
@@ -7,12 +8,30 @@
 
 namespace tokamak {
 
+namespace {
+Error no_memory() {
+  return {.code = ErrorCode::out_of_memory, .what = "out of memory", .hint = "use a smaller context or model"};
+}
+}  // namespace
+
 struct Engine::Impl {
   std::shared_ptr<const Model> model;
   std::unique_ptr<Session> session;
   std::optional<ChatTemplate> chat_template;
   int32_t seq_id = 0;
   std::vector<int32_t> held;  // tokens of the sequence
+
+  // The result of work(); when the standard library gets no memory, an Error, and the sequence starts anew.
+  template <class Work>
+  auto guarded(Work work) -> decltype(work()) {
+    try {
+      return work();
+    } catch (const std::bad_alloc&) {
+      session->truncate(seq_id, 0);
+      held.clear();
+      return no_memory();
+    }
+  }
 };
 
 namespace {
@@ -63,7 +82,7 @@ Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;
 Engine::~Engine() = default;
 
-Result<Engine> Engine::open(const std::filesystem::path& path, const EngineOptions& options) {
+Result<Engine> Engine::open(const std::filesystem::path& path, const EngineOptions& options) try {
   auto impl = std::make_unique<Impl>();
   impl->model = TRY(Model::open(path));
   impl->chat_template = TRY(parse_template(*impl->model, options));
@@ -72,11 +91,15 @@ Result<Engine> Engine::open(const std::filesystem::path& path, const EngineOptio
                       options.progress));
   impl->seq_id = impl->session->add_sequence();
   return Engine(std::move(impl));
+} catch (const std::bad_alloc&) {
+  return no_memory();
 }
 
 Result<Answer> Engine::complete(std::string_view prompt, const Request& request, const TextCallback& on_text) {
-  const std::vector<int32_t> tokens = impl_->model->tokenizer().encode(prompt, {.parse_special = true});
-  return answer(*impl_->session, impl_->seq_id, impl_->held, tokens, request, on_text);
+  return impl_->guarded([&]() -> Result<Answer> {
+    const std::vector<int32_t> tokens = impl_->model->tokenizer().encode(prompt, {.parse_special = true});
+    return answer(*impl_->session, impl_->seq_id, impl_->held, tokens, request, on_text);
+  });
 }
 
 Result<Answer> Engine::chat(std::span<const Message> messages, const Request& request, const TextCallback& on_text) {
@@ -85,11 +108,13 @@ Result<Answer> Engine::chat(std::span<const Message> messages, const Request& re
                  .what = "the model has no chat template",
                  .where = impl_->model->path().string(),
                  .hint = "set EngineOptions::chat_template, or use complete()"};
-  ChatRequest chat;
-  for (const Message& message : messages) chat.messages.push_back({.role = message.role, .content = message.content});
-  const std::string prompt = TRY(impl_->chat_template->render(chat));
-  const auto tokens = impl_->model->tokenizer().encode(prompt, {.add_special = false, .parse_special = true});
-  return answer(*impl_->session, impl_->seq_id, impl_->held, tokens, request, on_text);
+  return impl_->guarded([&]() -> Result<Answer> {
+    ChatRequest chat;
+    for (const Message& message : messages) chat.messages.push_back({.role = message.role, .content = message.content});
+    const std::string prompt = TRY(impl_->chat_template->render(chat));
+    const auto tokens = impl_->model->tokenizer().encode(prompt, {.add_special = false, .parse_special = true});
+    return answer(*impl_->session, impl_->seq_id, impl_->held, tokens, request, on_text);
+  });
 }
 
 std::vector<int32_t> Engine::tokenize(std::string_view text) const {
@@ -104,16 +129,18 @@ Result<std::vector<float>> Engine::logits(std::span<const int32_t> tokens) {
   Session& session = *impl_->session;
   session.truncate(impl_->seq_id, 0);
   impl_->held.clear();
-  std::vector<float> out;
-  for (size_t begin = 0; begin < tokens.size();) {
-    const size_t n = std::min(static_cast<size_t>(session.options().n_batch), tokens.size() - begin);
-    const SequenceTokens chunk{impl_->seq_id, tokens.subspan(begin, n), Logits::all};
-    const std::span<const float> part = TRY(session.forward({&chunk, 1}));
-    out.insert(out.end(), part.begin(), part.end());
-    begin += n;
-  }
-  session.truncate(impl_->seq_id, 0);
-  return out;
+  return impl_->guarded([&]() -> Result<std::vector<float>> {
+    std::vector<float> out;
+    for (size_t begin = 0; begin < tokens.size();) {
+      const size_t n = std::min(static_cast<size_t>(session.options().n_batch), tokens.size() - begin);
+      const SequenceTokens chunk{impl_->seq_id, tokens.subspan(begin, n), Logits::all};
+      const std::span<const float> part = TRY(session.forward({&chunk, 1}));
+      out.insert(out.end(), part.begin(), part.end());
+      begin += n;
+    }
+    session.truncate(impl_->seq_id, 0);
+    return out;
+  });
 }
 
 std::string Engine::model_name() const { return impl_->model->name(); }
