@@ -11,6 +11,8 @@ namespace tokamak {
 
 namespace {
 
+constexpr size_t kMaxTokenBytes = size_t{1} << 16;  // bounds what the tables of added tokens take
+
 Error bad_vocab(std::string what, std::string where) {
   return Error{ErrorCode::bad_vocab, std::move(what), std::move(where), "convert the model again"};
 }
@@ -53,8 +55,13 @@ Result<Vocab> Vocab::create(VocabSource& source) {
                        "tokenizer.ggml.token_type[" + std::to_string(id) + "]");
     vocab.types_[id] = static_cast<TokenType>(type);
   }
-  for (size_t id = 0; id < n; ++id)
+  for (size_t id = 0; id < n; ++id) {
+    if (vocab.tokens_[id].size() > kMaxTokenBytes)
+      return bad_vocab(
+          fmt::format("a token of {} bytes, allowed are at most {}", vocab.tokens_[id].size(), kMaxTokenBytes),
+          "tokenizer.ggml.tokens[" + std::to_string(id) + "]");
     if (vocab.tokens_[id].empty()) vocab.tokens_[id] = "[EMPTY_" + std::to_string(id) + "]";
+  }
   TRY(vocab.index_texts());
   TRY(vocab.index_bytes());
   return vocab;

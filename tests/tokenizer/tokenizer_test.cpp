@@ -66,6 +66,7 @@ TEST(TokenizerCreate, ArraysMustAgree) {
   VocabSource no_scores = test::small_spm({"a"});
   no_scores.scores.clear();
   EXPECT_THAT(refusal(no_scores).message(), HasSubstr("scores"));
+  EXPECT_THAT(refusal(test::small_spm({std::string(65537, 'a')})).message(), HasSubstr("a token of 65537 bytes"));
   VocabSource no_merges = test::golden_bpe("gpt-2");
   no_merges.merges.clear();
   EXPECT_THAT(refusal(no_merges).message(), HasSubstr("merges"));
