@@ -3,9 +3,20 @@
 #if defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+#elif defined(__x86_64__)
+#include <cpuid.h>
 #endif
 
 namespace tokamak::cpu {
+
+#if defined(__x86_64__)
+namespace {
+bool has_f16c() {  // clang 16 has no name for it in __builtin_cpu_supports
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+}  // namespace
+#endif
 
 std::optional<Isa> find_isa(std::string_view name) {
   for (const IsaRow& row : kIsas)
@@ -19,7 +30,7 @@ bool isa_available(Isa isa) {
       return true;
 #if defined(__x86_64__)
     case Isa::avx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     case Isa::avx512:
       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
