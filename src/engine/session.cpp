@@ -32,6 +32,14 @@ Result<SessionOptions> complete(const Model& model, SessionOptions options) {
                  .what = fmt::format("{} is not a KV cache type", dtype_name(options.kv_type)),
                  .where = "cache type",
                  .hint = "use f16, f32 or q8_0"};
+  const arch::Hparams& hp = model.hparams();
+  const int64_t block_elems = dtype_row(options.kv_type).block_elems;
+  if (hp.head_dim_k % block_elems != 0 || hp.head_dim_v % block_elems != 0)
+    return Error{.code = ErrorCode::bad_argument,
+                 .what = fmt::format("heads of {} and {} dimensions are not whole blocks of {}", hp.head_dim_k,
+                                     hp.head_dim_v, block_elems),
+                 .where = "cache type " + std::string(dtype_name(options.kv_type)),
+                 .hint = "use f16 or f32"};
   return options;
 }
 

@@ -179,6 +179,16 @@ TEST(SessionErrorsTest, OptionsOutOfRangeAreNamed) {
   EXPECT_NE(refuse({.kv_type = DType::q4_0}).find("f16, f32 or q8_0"), std::string::npos);
 }
 
+TEST(SessionErrorsTest, HeadsOfBrokenBlocksNeedAnotherCacheType) {
+  const auto model = Model::open(test::write_tiny_model({.head_dim = 48, .types = {DType::f32}}));
+  ASSERT_TRUE(model) << model.error().message();
+  EXPECT_TRUE(Session::create(*model, {}));
+  const auto session = Session::create(*model, {.kv_type = DType::q8_0});
+  ASSERT_FALSE(session);
+  EXPECT_EQ(session.error().code, ErrorCode::bad_argument);
+  EXPECT_NE(session.error().message().find("use f16 or f32"), std::string::npos);
+}
+
 TEST(SessionErrorsTest, LoadingCanBeCancelled) {
   const auto model = Model::open(test::write_tiny_model({}));
   ASSERT_TRUE(model);
