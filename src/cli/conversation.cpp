@@ -70,7 +70,8 @@ Result<GenerateResult> Conversation::generate_from(const std::vector<int32_t>& p
                                  if (fraction >= 1) bar.clear();
                                  return go_on;
                                },
-                           .output = output});
+                           .output = output,
+                           .proceed = [] { return !interrupted(); }});
 }
 
 Result<Answer> Conversation::complete(const OutputCallback& output) {
@@ -82,7 +83,7 @@ Result<Answer> Conversation::complete(const OutputCallback& output) {
   const auto keep = [&](const OutputEvent& event) {
     if (event.kind == OutputKind::text) answer.text += event.text;
     if (event.kind == OutputKind::reasoning) answer.reasoning += event.text;
-    return output(event) && !interrupted();
+    return output(event);
   };
   answer.result = TRY(generate_from(session_.model().tokenizer().encode(prompt, encode), options, keep));
   ChatMessage message{.role = "assistant", .content = answer.text};

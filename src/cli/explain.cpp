@@ -28,6 +28,7 @@ struct Phase {
   std::string_view name;  // decode or prefill
   int64_t n_tokens, depth;
   std::vector<StepReport> steps;
+  std::vector<fuse::StatsRow> fusion;  // groups of the program by label
 };
 
 // "blk.12.attn_q" -> "blk.*.attn_q".
@@ -118,6 +119,11 @@ void print_phase(const Phase& phase, const MachineLimits& limits, bool every_lay
                     fmt::format("{:.1f}", line.report.seconds * 1e6),
                     fmt::format("{:.0f}%", 100 * line.report.seconds / total)});
   print("\nby op\n" + text_table(rows, "><>>>"));
+  std::string fused;
+  for (const fuse::StatsRow& row : phase.fusion)
+    if (!row.label.empty())
+      fused += fmt::format("{}{} {}", fused.empty() ? "" : ", ", row.label, row.count / row.n_graphs);
+  print("\nfused groups: " + (fused.empty() ? "none" : fused) + "\n");
 }
 
 Json phase_json(const Phase& phase, const MachineLimits& limits) {
@@ -134,7 +140,14 @@ Json phase_json(const Phase& phase, const MachineLimits& limits) {
                      {"share_of_limit", share.value},
                      {"limit", share.limit}});
   }
-  return {{"name", phase.name}, {"n_tokens", phase.n_tokens}, {"depth", phase.depth}, {"steps", std::move(steps)}};
+  Json fusion = Json::object();
+  for (const fuse::StatsRow& row : phase.fusion)
+    if (!row.label.empty()) fusion[row.label] = row.count / row.n_graphs;
+  return {{"name", phase.name},
+          {"n_tokens", phase.n_tokens},
+          {"depth", phase.depth},
+          {"fusion", std::move(fusion)},
+          {"steps", std::move(steps)}};
 }
 
 // A session of its own, so that its cache has just the depth that attention's costs are counted for.
@@ -154,7 +167,11 @@ Result<Phase> profile(const Arguments& arguments, const std::shared_ptr<const Mo
     session->truncate(seq_id, depth);
     TRY(session->forward({&step, 1}));
   }
-  return Phase{name, n_tokens, depth, TRY(session->program(n_tokens, 1))->steps()};
+  const Program& program = *TRY(session->program(n_tokens, 1));
+  Phase phase{name, n_tokens, depth, program.steps(), {}};
+  for (fuse::StatsRow& row : session->backend().fusion_stats().rows())
+    if (row.graph == program.graph().name) phase.fusion.push_back(std::move(row));
+  return phase;
 }
 }  // namespace
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <exception>
 #include <new>
 #include <nlohmann/json.hpp>
 
@@ -83,5 +84,8 @@ int main(int argc, char** argv) {
     return tokamak::cli::dispatch(std::vector<std::string_view>(argv + 1, argv + argc));
   } catch (const std::bad_alloc&) {
     return tokamak::cli::fail({.code = tokamak::ErrorCode::out_of_memory, .what = "out of memory"});
+  } catch (const std::exception& error) {  // a mistake of ours, said instead of aborting
+    return tokamak::cli::fail(
+        {.code = tokamak::ErrorCode::device_failed, .what = error.what(), .where = "internal error"});
   }
 }

@@ -100,7 +100,8 @@ Result<GenerateResult> generate(Session& session, int32_t seq_id, std::span<cons
     }
     keep_token(result, next.id, logits, options);
     writer.push(next.id);
-    if (writer.stopped() || writer.cancelled()) {
+    const bool cancelled = writer.cancelled() || (callbacks.proceed && !callbacks.proceed());
+    if (writer.stopped() || cancelled) {
       result.reason = writer.stopped() ? FinishReason::stop_string : FinishReason::cancelled;
       break;
     }

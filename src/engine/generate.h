@@ -44,6 +44,7 @@ struct GenerateResult {
 struct GenerateCallbacks {
   std::function<bool(double fraction)> prompt_progress;
   std::function<bool(const OutputEvent& event)> output;
+  std::function<bool()> proceed;  // asked before every step, also while tokens make no output
 };
 
 // Continues sequence `seq_id` with `prompt` and generates. Afterwards the sequence holds the prompt and all generated
