@@ -59,7 +59,7 @@ TEST(Chat, AnswersAndRemembers) {
   chat.say("again");
   chat.terminal.type("/stats\r");
   // "<user>hello\n<assistant>" and the six tokens of the answer stay.
-  chat.expect("(and 29 cached)");
+  chat.expect("(and 28 cached)");
   chat.expect(kReady);
   const json messages = chat.messages();
   ASSERT_EQ(messages.size(), 4u);
