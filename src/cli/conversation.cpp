@@ -119,6 +119,8 @@ Result<std::optional<ChatTemplate>> choose_template(const SettingValues& values,
       source = named->source;
     else
       source = wanted.find('{') != std::string::npos ? wanted : TRY(read_file(wanted));
+    if (source.empty())
+      return Error{.code = ErrorCode::bad_template, .what = "the chat template is empty", .where = wanted};
   }
   if (source.empty()) {
     talk_line(

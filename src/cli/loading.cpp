@@ -78,6 +78,9 @@ Result<SessionOptions> session_options(const SettingValues& values, const Model&
   const int64_t n_ctx_train = model.hparams().n_ctx_train;
   if (!values.is_set("--ctx-size")) options.n_ctx = std::min(options.n_ctx, n_ctx_train);
   if (options.n_ctx == 0) options.n_ctx = n_ctx_train;
+  if (options.n_ctx > n_ctx_train && !values.flag("--json"))
+    talk_line(fmt::format("tokamak: the model was trained for {} tokens of context; beyond them answers get worse",
+                          n_ctx_train));
   return options;
 }
 

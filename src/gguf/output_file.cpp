@@ -48,17 +48,22 @@ Error OutputFile::failed(const char* action, int error_number) const {
 
 Result<OutputFile> OutputFile::create(const std::filesystem::path& target) {
   OutputFile file;
-  file.target_ = target;
+  std::error_code no_link;
+  file.target_ =
+      std::filesystem::is_symlink(target, no_link) ? std::filesystem::weakly_canonical(target, no_link) : target;
+  if (file.target_.empty()) file.target_ = target;
   struct stat info {};
-  if (::stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode))  // renaming would replace a device
+  const bool exists = ::stat(target.c_str(), &info) == 0;
+  if (exists && !S_ISREG(info.st_mode))  // renaming would replace a device
     return Error{.code = ErrorCode::bad_argument,
                  .what = S_ISDIR(info.st_mode) ? "is a folder, not a file" : "is not a regular file",
                  .where = target.string(),
                  .hint = "name a file"};
-  file.temporary_ = target;
+  file.temporary_ = file.target_;
   file.temporary_ += fmt::format(".partial-{}", ::getpid());
   file.fd_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file.fd_ < 0) return file.failed("create", errno);
+  if (exists && ::fchmod(file.fd_, info.st_mode & 07777) != 0) return file.failed("create", errno);  // private stays so
   return file;
 }
 

@@ -233,5 +233,23 @@ TEST_F(GgufWriterFailure, NoneReplacesTheOldFile) {
   EXPECT_EQ(testing::read_file(folder_ / "t"), *GgufWriter().to_bytes());
 }
 
+TEST(GgufWriterTest, ALinkStaysALinkAndAPrivateFileStaysPrivate) {
+  const auto folder = std::filesystem::temp_directory_path() / ("tokamak-link-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  const auto real = folder / "real.gguf", link = folder / "link.gguf";
+  std::ofstream(real) << "old";
+  std::filesystem::permissions(real, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  std::filesystem::create_symlink("real.gguf", link);
+  GgufWriter writer;
+  writer.add("general.architecture", "llama");
+  const auto written = writer.write(link);
+  ASSERT_TRUE(written) << written.error().message();
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_TRUE(GgufFile::open(real));
+  EXPECT_EQ(std::filesystem::status(real).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace tokamak
