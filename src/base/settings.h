@@ -26,7 +26,13 @@ enum Scope : uint16_t {
   kScopeExplain = 32,
   kScopeSelftest = 64,
   kScopeDocs = 128,
-  kScopeAll = 255,
+  kScopeConvert = 256,
+  kScopeQuantize = 512,
+  kScopeSplit = 1024,
+  kScopeMerge = 2048,
+  kScopeImatrix = 4096,
+  kScopeEval = 8192,
+  kScopeAll = 16383,
 };
 struct ScopeRow {
   Scope scope;
