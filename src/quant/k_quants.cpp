@@ -1,10 +1,8 @@
 #include "quant/k_quants.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "quant/block_loops.h"
-#include "quant/scale_search.h"
 
 namespace tokamak {
 
@@ -37,8 +35,6 @@ const char* fault_of_d_and_dmin(const std::byte* bytes) {
   const auto block = load_block<Block>(bytes);
   return f16_is_finite(block.d) && f16_is_finite(block.dmin) ? nullptr : kScaleFault;
 }
-
-const float* offset_or_null(const float* p, int n) { return p ? p + n : nullptr; }
 
 }  // namespace
 
@@ -102,75 +98,6 @@ void decode_q6_k(const std::byte* blocks, int64_t n_blocks, float* out) {
 void decode_q8_k(const std::byte* blocks, int64_t n_blocks, float* out) {
   decode_blocks<BlockQ8_K, DType::q8_k>(blocks, n_blocks, out, [](const BlockQ8_K& block, float* y) {
     for (int j = 0; j < kElems; ++j) y[j] = block.d * static_cast<float>(block.qs[j]);
-  });
-}
-
-namespace {
-
-void encode_block_q4_k(const float* x, const float* importance, BlockQ4_K& block) {
-  ScaleAndMin fits[8];
-  float largest_scale = 0.0f, largest_min = 0.0f;
-  uint8_t unused[32];
-  for (int g = 0; g < 8; ++g) {
-    fits[g] = fit_scale_and_min(x + 32 * g, offset_or_null(importance, 32 * g), 32, 15, unused);
-    largest_scale = std::fmax(largest_scale, fits[g].scale);
-    largest_min = std::fmax(largest_min, fits[g].min);
-  }
-  block.d = f32_to_f16(largest_scale / 63.0f);
-  block.dmin = f32_to_f16(largest_min / 63.0f);
-  // From here on with the rounded super-scales, so that every code is the best one for what is stored.
-  const float d = f16_to_f32(block.d), dmin = f16_to_f32(block.dmin);
-  const auto code = [](float value, float unit, int limit) {
-    return unit == 0.0f
-               ? 0
-               : static_cast<int>(std::fmin(std::fmax(std::nearbyint(value / unit), 0.0f), static_cast<float>(limit)));
-  };
-  for (int g = 0; g < 8; ++g) {
-    const ScaleMin group{static_cast<uint8_t>(code(fits[g].scale, d, 63)),
-                         static_cast<uint8_t>(code(fits[g].min, dmin, 63))};
-    pack_scale_min(block.scales, g, group);
-    const float scale = d * group.scale, min = dmin * group.min;
-    for (int i = 0; i < 32; ++i) {
-      const int q = code(x[32 * g + i] + min, scale, 15);
-      block.qs[32 * (g / 2) + i] |= static_cast<uint8_t>(g % 2 ? q << 4 : q);
-    }
-  }
-}
-
-void encode_block_q6_k(const float* x, const float* importance, BlockQ6_K& block) {
-  float scales[16], extreme = 0.0f;
-  int8_t unused[16];
-  for (int g = 0; g < 16; ++g) {
-    scales[g] = fit_scale(x + 16 * g, offset_or_null(importance, 16 * g), 16, -32, 31, unused);
-    if (std::fabs(scales[g]) > std::fabs(extreme)) extreme = scales[g];
-  }
-  block.d = f32_to_f16(extreme / -128.0f);
-  const float d = f16_to_f32(block.d);
-  const auto code = [](float value, float unit, float low, float high) {
-    return unit == 0.0f ? 0 : static_cast<int>(std::fmin(std::fmax(std::nearbyint(value / unit), low), high));
-  };
-  for (int g = 0; g < 16; ++g) {
-    block.scales[g] = static_cast<int8_t>(code(scales[g], d, -128.0f, 127.0f));
-    const float scale = d * static_cast<float>(block.scales[g]);
-    for (int j = 16 * g; j < 16 * (g + 1); ++j) {
-      const int q = code(x[j], scale, -32.0f, 31.0f) + 32;
-      block.ql[64 * (j / 128) + j % 64] |= static_cast<uint8_t>(j % 128 < 64 ? q & 15 : (q & 15) << 4);
-      block.qh[32 * (j / 128) + j % 32] |= static_cast<uint8_t>((q >> 4) << (2 * (j % 128 / 32)));
-    }
-  }
-}
-
-}  // namespace
-
-void encode_q4_k(const float* x, int64_t n_blocks, const float* importance, std::byte* blocks) {
-  encode_blocks<BlockQ4_K, DType::q4_k>(x, n_blocks, blocks, [&](const float* xb, BlockQ4_K& block) {
-    encode_block_q4_k(xb, importance ? importance + (xb - x) : nullptr, block);
-  });
-}
-
-void encode_q6_k(const float* x, int64_t n_blocks, const float* importance, std::byte* blocks) {
-  encode_blocks<BlockQ6_K, DType::q6_k>(x, n_blocks, blocks, [&](const float* xb, BlockQ6_K& block) {
-    encode_block_q6_k(xb, importance ? importance + (xb - x) : nullptr, block);
   });
 }
 

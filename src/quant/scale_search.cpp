@@ -1,94 +1,166 @@
 #include "quant/scale_search.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 namespace tokamak {
 
+float weighted_squares(const Run& run) {
+  F32x4 sum{};
+  for (int i = 0; i < run.n; i += 4) sum += load4(run.wx + i) * load4(run.x + i);
+  return sum4(sum);
+}
+
+AffineRun affine_run(const Run& run) {
+  F32x4 w{}, x{}, low{}, high = splat4(run.x[0]);
+  for (int i = 0; i < run.n; i += 4) {
+    const F32x4 v = load4(run.x + i);
+    w += load4(run.w + i);
+    x += load4(run.wx + i);
+    low = min4(v, low);
+    high = max4(v, high);
+  }
+  return {run, sum4(w), sum4(x), std::min({low[0], low[1], low[2], low[3]}),
+          std::max({high[0], high[1], high[2], high[3]})};
+}
+
+AffineMoments affine_moments(const AffineRun& group, float inverse, float offset, float q_max) {
+  const IntegerLevels levels{0.0f, q_max};
+  F32x4 sq{}, xq{}, qq{};
+  for (int i = 0; i < group.run.n; i += 4) {
+    const F32x4 q = levels.nearest(load4(group.run.x + i) * inverse + offset);
+    const F32x4 wq = load4(group.run.w + i) * q;
+    sq += wq;
+    xq += load4(group.run.wx + i) * q;
+    qq += wq * q;
+  }
+  return {sum4(sq), sum4(xq), sum4(qq)};
+}
+
 namespace {
 
-constexpr int kSteps = 9;           // candidates on either side of the plain inverse scale
-constexpr float kStepCodes = 0.1f;  // how far one candidate moves the end of the code range, in codes
-
-double weight(const float* w, int i) { return w ? static_cast<double>(w[i]) : 1.0; }
-
-int clamped_round(double v, int low, int high) {
-  return static_cast<int>(std::clamp(std::nearbyint(v), static_cast<double>(low), static_cast<double>(high)));
+// The least-squares line through the codes, with min >= 0 and scale >= 0.
+ScaleAndMin refit(const AffineRun& run, const AffineMoments& m) {
+  const float det = run.w * m.qq - m.q * m.q;
+  if (!(det > 0.0f)) return {0.0f, std::fmax(-run.x / run.w, 0.0f)};  // one code for all: the mean
+  const ScaleAndMin fit{(run.w * m.xq - run.x * m.q) / det, (m.q * m.xq - m.qq * run.x) / det};
+  if (fit.min >= 0.0f) return {std::fmax(fit.scale, 0.0f), fit.min};
+  return {std::fmax(m.xq / m.qq, 0.0f), 0.0f};
 }
 
 }  // namespace
 
-float fit_scale(const float* x, const float* w, int n, int q_min, int q_max, int8_t* q) {
-  float extreme = 0.0f;
-  for (int i = 0; i < n; ++i)
-    if (std::fabs(x[i]) > std::fabs(extreme)) extreme = x[i];
-  std::fill_n(q, n, int8_t{0});
-  if (extreme == 0.0f) return 0.0f;
-
-  double best_scale = 0.0, best_gain = -1.0;  // gain: how much of sum w x^2 the fit explains
-  for (int step = -kSteps; step <= kSteps; ++step) {
-    const double inverse = (q_min + static_cast<double>(kStepCodes) * step) / static_cast<double>(extreme);
-    double xq = 0.0, qq = 0.0;
-    for (int i = 0; i < n; ++i) {
-      const int code = clamped_round(x[i] * inverse, q_min, q_max);
-      xq += weight(w, i) * x[i] * code;
-      qq += weight(w, i) * code * code;
-    }
-    if (qq > 0.0 && xq * xq / qq > best_gain) {
-      best_gain = xq * xq / qq;
-      best_scale = xq / qq;
-    }
+ScaleAndMin fit_scale_and_min(const AffineRun& run, float q_max, const AffineCandidates& candidates) {
+  ScaleAndMin best{0.0f, std::fmax(-run.x / run.w, 0.0f)};
+  float best_gain = affine_gain(run, {}, best);
+  if (!(run.high > run.low)) return best;
+  const auto consider = [&](const AffineMoments& m) {
+    const ScaleAndMin fit = refit(run, m);
+    const float gain = affine_gain(run, m, fit);
+    if (!(gain > best_gain)) return false;
+    best_gain = gain;
+    best = fit;
+    return true;
+  };
+  const float span = run.high - run.low, step = (candidates.t_high - candidates.t_low) / candidates.n_steps;
+  for (int i = 0; i <= candidates.n_steps; ++i) {
+    const float t = candidates.t_low + step * static_cast<float>(i), inverse = (q_max + t) / span;
+    const float offset = -run.low * inverse;
+    // What does not fit is cut off at the top, or at the bottom unless that is the fixed 0.
+    consider(affine_moments(run, inverse, offset, q_max));
+    if (t > 0.0f && run.low < 0.0f) consider(affine_moments(run, inverse, offset - t, q_max));
   }
-  if (best_scale == 0.0) return 0.0f;
-  for (int i = 0; i < n; ++i) q[i] = static_cast<int8_t>(clamped_round(x[i] / best_scale, q_min, q_max));
-  return static_cast<float>(best_scale);
+  for (int round = 0; round < 2 && consider(affine_moments(run, best, q_max)); ++round) {
+  }
+  return best;
 }
 
 namespace {
 
-struct Affine {
-  double scale, min, error;
+int clamped_code(float v, int high) {
+  return static_cast<int>(std::nearbyint(std::fmin(std::fmax(v, 0.0f), static_cast<float>(high))));
+}
+
+// Sums over the groups from which the best (d, dmin) for given integer codes follow.
+struct Normal {
+  double ss = 0, sm = 0, mm = 0, s = 0, m = 0;
 };
 
-// Codes for (inverse, low), then the least-squares line through them with min >= 0 and scale >= 0.
-Affine refit(const float* x, const float* w, int n, double inverse, double low, int q_max) {
-  double sw = 0, sx = 0, sq = 0, sxq = 0, sqq = 0, sxx = 0;
-  for (int i = 0; i < n; ++i) {
-    const double q = clamped_round((x[i] - low) * inverse, 0, q_max), wi = weight(w, i), xi = x[i];
-    sw += wi, sx += wi * xi, sq += wi * q, sxq += wi * xi * q, sqq += wi * q * q, sxx += wi * xi * xi;
+template <int groups>
+struct AffineFit {
+  const AffineRun (&runs)[groups];
+  ScaleAndMin wanted[groups];
+  float q_max;
+  int code_max;
+
+  // Chooses the integer scale and min of every group for (d, dmin). Returns the gain.
+  double assign(GroupScalesAndMins<groups>& out, Normal& normal) const {
+    const float d = out.d.value, dmin = out.dmin.value, inverse_d = inverse_or_zero(d),
+                inverse_dmin = inverse_or_zero(dmin);
+    double total = 0.0;
+    normal = {};
+    for (int g = 0; g < groups; ++g) {
+      const AffineRun& run = runs[g];
+      const AffineMoments start = affine_moments(run, wanted[g], q_max);
+      const int middle = clamped_code(wanted[g].scale * inverse_d, code_max);
+      AffineMoments best{};
+      float best_gain = -1e30f;
+      const auto consider = [&](int scale, int min) {
+        const ScaleAndMin fit{d * static_cast<float>(scale), dmin * static_cast<float>(min)};
+        const AffineMoments m = affine_moments(run, fit, q_max);
+        const float gain = affine_gain(run, m, fit);
+        if (!(gain > best_gain)) return;
+        best_gain = gain, best = m, out.scale[g] = scale, out.min[g] = min;
+      };
+      for (int scale = std::max(middle - 1, 0); scale <= std::min(middle + 1, code_max); ++scale) {
+        // The best min for the codes of the wanted fit under this scale.
+        const float min = (d * static_cast<float>(scale) * start.q - run.x) / run.w;
+        consider(scale, clamped_code(min * inverse_dmin, code_max));
+      }
+      total += static_cast<double>(best_gain);
+      const double s = out.scale[g], m = out.min[g];
+      normal.ss += s * s * static_cast<double>(best.qq), normal.sm += s * m * static_cast<double>(best.q);
+      normal.mm += m * m * static_cast<double>(run.w), normal.s += s * static_cast<double>(best.xq);
+      normal.m += m * static_cast<double>(run.x);
+    }
+    return total;
   }
-  const double det = sw * sqq - sq * sq;
-  Affine fit{0.0, 0.0, std::numeric_limits<double>::infinity()};
-  if (det <= 0.0) return fit;
-  fit.scale = (sw * sxq - sx * sq) / det;
-  fit.min = (sq * sxq - sqq * sx) / det;
-  if (fit.min < 0.0) {
-    fit.min = 0.0;
-    fit.scale = sqq > 0.0 ? sxq / sqq : 0.0;
-  }
-  if (fit.scale <= 0.0) return fit;
-  const double s = fit.scale, m = fit.min;
-  fit.error = sxx - 2 * s * sxq + 2 * m * sx + s * s * sqq - 2 * s * m * sq + m * m * sw;
-  return fit;
-}
+};
 
 }  // namespace
 
-ScaleAndMin fit_scale_and_min(const float* x, const float* w, int n, int q_max, uint8_t* q) {
-  const auto [low_it, high_it] = std::minmax_element(x, x + n);
-  const double low = std::min(static_cast<double>(*low_it), 0.0), high = static_cast<double>(*high_it);
-  std::fill_n(q, n, uint8_t{0});
-  if (high <= low) return {0.0f, static_cast<float>(-low)};  // all equal and <= 0
-
-  Affine best{(high - low) / q_max, -low, std::numeric_limits<double>::infinity()};
-  for (int step = -kSteps; step <= kSteps; ++step) {
-    const double inverse = (q_max + static_cast<double>(kStepCodes) * step) / (high - low);
-    const Affine fit = refit(x, w, n, inverse, low, q_max);
-    if (fit.error < best.error) best = fit;
+template <int groups>
+GroupScalesAndMins<groups> fit_group_scales_and_mins(const AffineRun (&runs)[groups], float q_max, int code_max,
+                                                     const AffineCandidates& candidates, int exponent) {
+  AffineFit<groups> fit{runs, {}, q_max, code_max};
+  float largest_scale = 0.0f, largest_min = 0.0f;
+  for (int g = 0; g < groups; ++g) {
+    fit.wanted[g] = fit_scale_and_min(runs[g], q_max, candidates);
+    largest_scale = std::fmax(largest_scale, fit.wanted[g].scale);
+    largest_min = std::fmax(largest_min, fit.wanted[g].min);
   }
-  for (int i = 0; i < n; ++i) q[i] = static_cast<uint8_t>(clamped_round((x[i] + best.min) / best.scale, 0, q_max));
-  return {static_cast<float>(best.scale), static_cast<float>(best.min)};
+  GroupScalesAndMins<groups> best{};
+  best.d = rounded_scale(largest_scale / static_cast<float>(code_max), exponent);
+  best.dmin = rounded_scale(largest_min / static_cast<float>(code_max), exponent);
+  Normal normal;
+  double gain = fit.assign(best, normal);
+  for (int round = 0; round < 2; ++round) {
+    const double det = normal.ss * normal.mm - normal.sm * normal.sm;
+    if (!(det > 0.0)) break;
+    GroupScalesAndMins<groups> again{};
+    again.d = rounded_scale((normal.mm * normal.s - normal.sm * normal.m) / det, exponent);
+    again.dmin = rounded_scale((normal.sm * normal.s - normal.ss * normal.m) / det, exponent);
+    if (!(again.d.value > 0.0f && again.dmin.value >= 0.0f)) break;
+    const double again_gain = fit.assign(again, normal);
+    if (!(again_gain > gain)) break;
+    gain = again_gain;
+    best = again;
+  }
+  return best;
 }
+
+template GroupScalesAndMins<8> fit_group_scales_and_mins<8>(const AffineRun (&)[8], float, int, const AffineCandidates&,
+                                                            int);
+template GroupScalesAndMins<16> fit_group_scales_and_mins<16>(const AffineRun (&)[16], float, int,
+                                                              const AffineCandidates&, int);
 
 }  // namespace tokamak

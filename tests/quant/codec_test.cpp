@@ -106,11 +106,18 @@ const Bound kBounds[] = {
 // Types with a least-squares search: bounds on the root mean square, since the search may sacrifice one element. The
 // fit is at least as good as its first candidate; then scales are rounded to multiples of the stored d (and dmin) and
 // codes chosen again.
+template <class Block>
+double affine_bound(const Group& g, const std::byte* bytes, int q_max) {
+  const auto block = load_block<Block>(bytes);
+  return (g.high - std::min(g.low, 0.0)) / (2 * q_max) + q_max * f16_to_f32(block.d) / 2 + f16_to_f32(block.dmin) / 2;
+}
 const Bound kRmsBounds[] = {
-    {DType::q4_k, 32,
+    {DType::q2_k, 16, [](const Group& g, const std::byte* bytes) { return affine_bound<BlockQ2_K>(g, bytes, 3); }},
+    {DType::q4_k, 32, [](const Group& g, const std::byte* bytes) { return affine_bound<BlockQ4_K>(g, bytes, 15); }},
+    {DType::q5_k, 32, [](const Group& g, const std::byte* bytes) { return affine_bound<BlockQ5_K>(g, bytes, 31); }},
+    {DType::q3_k, 16,
      [](const Group& g, const std::byte* bytes) {
-       const auto block = load_block<BlockQ4_K>(bytes);
-       return (g.high - std::min(g.low, 0.0)) / 30 + 15 * f16_to_f32(block.d) / 2 + f16_to_f32(block.dmin) / 2;
+       return g.amax / 4 + 4 * std::fabs(f16_to_f32(load_block<BlockQ3_K>(bytes).d));
      }},
     {DType::q6_k, 16,
      [](const Group& g, const std::byte* bytes) {
@@ -173,7 +180,7 @@ TEST(EncodeRow, ImportanceMovesTheErrorElsewhere) {
   const auto x = normal_values(256 * 16, 1.0f, 5);
   std::vector<float> importance(x.size(), 0.01f);
   for (size_t i = 0; i < x.size(); i += 4) importance[i] = 10.0f;
-  for (DType type : {DType::q4_k, DType::q6_k, DType::iq4_nl}) {
+  for (DType type : {DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_nl}) {
     const auto plain = decoded(type, encoded(type, x)), weighted = decoded(type, encoded(type, x, importance.data()));
     double plain_error = 0, weighted_error = 0;
     for (size_t i = 0; i < x.size(); ++i) {
@@ -192,11 +199,11 @@ TEST(EncodeRow, SuperScalesUseTheWholeRangeOfTheirCodes) {
     scale = std::max<int>(scale, unpack_scale_min(q4_k.scales, g).scale);
     min = std::max<int>(min, unpack_scale_min(q4_k.scales, g).min);
   }
-  EXPECT_EQ(scale, 63);
-  EXPECT_EQ(min, 63);
+  EXPECT_GE(scale, 60);  // 63 before the refit of d and dmin
+  EXPECT_GE(min, 60);
   for (int8_t code : load_block<BlockQ6_K>(encoded(DType::q6_k, x).data()).scales)
     q6_scale = std::min<int>(q6_scale, code);
-  EXPECT_EQ(q6_scale, -128);
+  EXPECT_LE(q6_scale, -120);
 }
 
 TEST(EncodeRow, ExactValuesSurvive) {  // decode(encode(decode(b))) == decode(b) where the block spans its code range
