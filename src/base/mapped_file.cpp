@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/round_up.h"
+
 namespace tokamak {
 
 namespace {
@@ -62,7 +64,7 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
 
 void MappedFile::forget(std::span<const std::byte> range) const {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<uintptr_t>(range.data()) + page - 1) / page * page;
+  const auto begin = round_up(reinterpret_cast<uintptr_t>(range.data()), page);
   const auto end = reinterpret_cast<uintptr_t>(range.data() + range.size()) / page * page;
   const auto base = reinterpret_cast<uintptr_t>(data_);
   if (!data_ || begin < base || end > base + n_bytes_ || begin >= end) return;

@@ -17,13 +17,17 @@ class [[nodiscard]] Result : public tl::expected<T, Error> {
   Result(Error error) : Base(tl::unexpect, std::move(error)) {}  // so that `return Error{...};` works
 };
 
-// TRY(expr): the value of a Result, or return its error from the enclosing function.
-#define TRY(...)                                                               \
-  __extension__({                                                              \
-    auto try_result_ = (__VA_ARGS__);                                          \
-    if (!try_result_) return ::tokamak::Error(std::move(try_result_.error())); \
-    ::tokamak::detail::take(std::move(try_result_));                           \
+// TRY(expr): the value of a Result, or return its error from the enclosing function. TRYs may nest: each has a variable
+// of its own.
+#define TRY(...) TOKAMAK_TRY_(TOKAMAK_JOIN_(try_result_, __COUNTER__), __VA_ARGS__)
+#define TOKAMAK_TRY_(result, ...)                                    \
+  __extension__({                                                    \
+    auto result = (__VA_ARGS__);                                     \
+    if (!result) return ::tokamak::Error(std::move(result.error())); \
+    ::tokamak::detail::take(std::move(result));                      \
   })
+#define TOKAMAK_JOIN_(a, b) TOKAMAK_JOIN_EXPANDED_(a, b)
+#define TOKAMAK_JOIN_EXPANDED_(a, b) a##b
 
 namespace detail {
 template <class T>

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/settings.h"
+#include "base/thread_pool.h"
 
 namespace tokamak {
 
@@ -98,7 +99,7 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"--logit-bias", "-l", "", "logit_bias", list, 0, 0, "", "", kGenerate, kSampling, false,
      "TOKEN_ID+BIAS, TOKEN_ID-BIAS or TOKEN_ID=BIAS adds to a logit; TOKEN_ID=-inf forbids the token."},
 
-    {"--threads", "-t", "", "", integer, 0, 1024, "", "0", kKernels, kMachine, true,
+    {"--threads", "-t", "", "", integer, 0, kMaxThreads, "", "0", kKernels, kMachine, true,
      "Compute threads; 0 is one per usable core."},
     {"--ctx-size", "-c", "", "", integer, 0, kMaxInt, "", "4096", kCompute, kMachine, true,
      "Context in tokens; 0 is what the model was trained for."},

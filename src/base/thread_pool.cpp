@@ -19,7 +19,6 @@ namespace tokamak {
 
 namespace {
 
-constexpr int kMaxThreads = 1024;
 constexpr int kBusySpins = 1 << 13;  // about 0.1 ms: longer than the gap between two decode steps
 constexpr int kCrowdedSpins = 1 << 5;
 constexpr int kFlatBarrierThreads = 8;  // up to here every thread looks at every other one

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/round_up.h"
 
 namespace tokamak {
 
@@ -26,6 +27,8 @@ int usable_cpus();
 // `self_cgroup` (the text of /proc/self/cgroup), or nothing when unlimited or unreadable.
 std::optional<double> cgroup_cpu_quota(const std::filesystem::path& root, std::string_view self_cgroup);
 
+inline constexpr int kMaxThreads = 1024;
+
 struct WorkRange {
   int64_t begin, end;
 };
@@ -33,7 +36,7 @@ struct WorkRange {
 // Piece number `idx` of [0, n_items) cut into `n_pieces` contiguous pieces; borders are multiples of `align`, sizes
 // differ by at most one multiple.
 constexpr WorkRange split_range(int64_t n_items, int idx, int n_pieces, int64_t align = 1) {
-  const int64_t n_units = (n_items + align - 1) / align;
+  const int64_t n_units = div_round_up(n_items, align);
   const int64_t begin = n_units * idx / n_pieces * align;
   const int64_t end = n_units * (idx + 1) / n_pieces * align;
   return {std::min(begin, n_items), std::min(end, n_items)};
@@ -41,7 +44,8 @@ constexpr WorkRange split_range(int64_t n_items, int idx, int n_pieces, int64_t 
 
 class ThreadPool {
  public:
-  // n_threads >= 1 counts the caller of run(). Errors: bad_argument, out_of_memory (the system refuses a thread).
+  // n_threads in 1..kMaxThreads counts the caller of run(). Errors: bad_argument, out_of_memory (the system refuses a
+  // thread).
   static Result<std::unique_ptr<ThreadPool>> create(int n_threads);
   ~ThreadPool();  // no run may be in progress
   ThreadPool(const ThreadPool&) = delete;

@@ -5,10 +5,10 @@
 #include <functional>
 #include <optional>
 
+#include "base/output_file.h"
 #include "cli/answer_printer.h"
 #include "cli/console.h"
 #include "cli/line_editor.h"
-#include "gguf/output_file.h"
 
 namespace tokamak::cli {
 

@@ -7,11 +7,11 @@
 #include "arch/architectures.h"
 #include "backend/cpu/matmul/matmul.h"
 #include "backend/cpu/ops/ops.h"
+#include "base/output_file.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/loading.h"
 #include "fuse/docs.h"
-#include "gguf/output_file.h"
 #include "ir/docs.h"
 #include "tensor/dtypes.h"
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/round_up.h"
 
 namespace tokamak {
 
@@ -34,7 +35,7 @@ Result<void> KvPages::extend(int32_t seq_id, int64_t n) {
                  .hint = "shorten the prompt or raise --ctx-size"};
   };
   if (n > n_free_tokens()) return full();
-  const int64_t wanted = (sequence.n_tokens + n + page_size_ - 1) / page_size_;
+  const int64_t wanted = div_round_up(sequence.n_tokens + n, page_size_);
   const int64_t missing = wanted - static_cast<int64_t>(sequence.pages.size());
   if (missing > static_cast<int64_t>(free_.size())) return full();  // pages half used by other sequences
   for (int64_t i = 0; i < missing; ++i) {
@@ -49,7 +50,7 @@ Result<void> KvPages::extend(int32_t seq_id, int64_t n) {
 void KvPages::truncate(int32_t seq_id, int64_t n) {
   Sequence& sequence = sequences_[static_cast<size_t>(seq_id)];
   CHECK(n <= sequence.n_tokens, n, sequence.n_tokens);
-  const auto keep = static_cast<size_t>((n + page_size_ - 1) / page_size_);
+  const auto keep = static_cast<size_t>(div_round_up(n, page_size_));
   while (sequence.pages.size() > keep) {
     free_.push_back(sequence.pages.back());
     sequence.pages.pop_back();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/round_up.h"
 
 namespace tokamak {
 
@@ -14,7 +15,7 @@ class KvPages {
   // At most `max_tokens` over all sequences, in ceil(max_tokens / page_size) pages.
   KvPages(int64_t max_tokens, int64_t page_size);
 
-  static int64_t n_pages(int64_t max_tokens, int64_t page_size) { return (max_tokens + page_size - 1) / page_size; }
+  static int64_t n_pages(int64_t max_tokens, int64_t page_size) { return div_round_up(max_tokens, page_size); }
 
   // A new, empty sequence; ids of freed ones are used again.
   int32_t add_sequence();

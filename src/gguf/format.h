@@ -66,9 +66,6 @@ constexpr const GgufTypeRow& gguf_type_row(GgufType type) { return kGgufTypes[st
 inline constexpr uint64_t kMinEntryBytes = 8 + 1 + 4 + 1;
 inline constexpr uint64_t kMinTensorInfoBytes = 8 + 1 + 4 + 4 + 8;
 
-// n rounded up to a multiple of alignment (a power of two); n <= 2^64 - alignment.
-constexpr uint64_t align_up(uint64_t n, uint64_t alignment) { return (n + alignment - 1) & ~(alignment - 1); }
-
 constexpr bool is_valid_alignment(uint64_t alignment) {
   return std::has_single_bit(alignment) && alignment >= kMinAlignment && alignment <= kMaxAlignment;
 }

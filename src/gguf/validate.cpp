@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/round_up.h"
 #include "base/utf8.h"
 #include "gguf/cursor.h"
 
@@ -342,7 +343,7 @@ Result<void> GgufValidator::read_tensor_infos() {
 // From offsets within the data section to places in the file. Subtracts instead of adding: hostile sums may wrap.
 Result<void> GgufValidator::place_tensors() {
   if (part_.tensors.empty()) return {};
-  const uint64_t data_offset = align_up(cursor_.offset(), part_.alignment);
+  const uint64_t data_offset = round_up(cursor_.offset(), part_.alignment);
   const uint64_t data_n_bytes = bytes_.size() > data_offset ? bytes_.size() - data_offset : 0;
   uint64_t expected = 0;  // stays below the file's size plus one alignment
   for (size_t tensor_idx = 0; tensor_idx < part_.tensors.size(); ++tensor_idx) {
@@ -357,7 +358,7 @@ Result<void> GgufValidator::place_tensors() {
                   fmt::format("needs {} bytes, but the file has {} left", tensor.n_bytes,
                               expected > data_n_bytes ? 0 : data_n_bytes - expected),
                   tensor_thing(tensor), data_offset + expected, kTruncatedHint);
-    expected += align_up(tensor.n_bytes, part_.alignment);
+    expected += round_up(tensor.n_bytes, part_.alignment);
     tensor.offset += data_offset;
     tensor.data = bytes_.subspan(tensor.offset, tensor.n_bytes);
   }

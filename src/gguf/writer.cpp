@@ -5,8 +5,9 @@
 #include <cstring>
 #include <functional>
 
+#include "base/output_file.h"
+#include "base/round_up.h"
 #include "base/utf8.h"
-#include "gguf/output_file.h"
 
 namespace tokamak {
 
@@ -154,9 +155,9 @@ std::vector<std::byte> GgufWriter::head(uint32_t version) const {
     for (int i = tensor.shape.rank(); i > 0; --i) append_number(out, tensor.shape[i - 1]);
     append_number(out, static_cast<uint32_t>(tensor.type));
     append_number(out, offset);
-    offset += align_up(tensor.n_bytes, alignment_);
+    offset += round_up(tensor.n_bytes, alignment_);
   }
-  if (!tensors_.empty()) out.resize(align_up(out.size(), alignment_));
+  if (!tensors_.empty()) out.resize(round_up<uint64_t>(out.size(), alignment_));
   return out;
 }
 
@@ -174,7 +175,7 @@ Result<void> GgufWriter::stream_tensor(const Tensor& tensor, const Sink& sink) c
     return sink(bytes);
   }));
   if (n_written != tensor.n_bytes) return wrong_size("less");
-  const std::vector<std::byte> padding(align_up(n_written, alignment_) - n_written);
+  const std::vector<std::byte> padding(round_up(n_written, alignment_) - n_written);
   return sink(padding);
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/round_up.h"
+
 namespace tokamak::ir {
 
 namespace {
@@ -49,7 +51,7 @@ std::vector<Lifetime> lifetimes(const Graph& graph, const std::function<bool(Val
   return out;
 }
 
-uint64_t align_up(uint64_t x) { return (x + kPlanAlignment - 1) / kPlanAlignment * kPlanAlignment; }
+uint64_t aligned(uint64_t n_bytes) { return round_up(n_bytes, kPlanAlignment); }
 
 // Lowest offset where `value` overlaps none of the placed ones that live at the same time; these are sorted by offset.
 uint64_t lowest_gap(const Lifetime& value, const std::vector<std::pair<uint64_t, const Lifetime*>>& placed) {
@@ -57,7 +59,7 @@ uint64_t lowest_gap(const Lifetime& value, const std::vector<std::pair<uint64_t,
   for (const auto& [offset, other] : placed) {
     if (other->last < value.first || value.last < other->first) continue;
     if (at + value.n_bytes <= offset) return at;
-    at = std::max(at, align_up(offset + other->n_bytes));
+    at = std::max(at, aligned(offset + other->n_bytes));
   }
   return at;
 }
@@ -69,7 +71,7 @@ Result<Plan> plan_buffers(const Graph& graph, const std::function<bool(ValueId)>
   std::vector<Lifetime> values = lifetimes(graph, elided);
   uint64_t sum = 0;
   for (const Lifetime& value : values) {
-    sum += align_up(value.n_bytes);
+    sum += aligned(value.n_bytes);
     if (sum > uint64_t{1} << 62)
       return Error{.code = ErrorCode::out_of_memory,
                    .what = "intermediate values need more than 2^62 bytes",
@@ -83,7 +85,7 @@ Result<Plan> plan_buffers(const Graph& graph, const std::function<bool(ValueId)>
   for (const Lifetime& value : values) {
     const uint64_t at = lowest_gap(value, placed);
     plan.offsets[value.id] = at;
-    plan.n_bytes = std::max(plan.n_bytes, align_up(at + value.n_bytes));
+    plan.n_bytes = std::max(plan.n_bytes, aligned(at + value.n_bytes));
     const auto after = std::ranges::upper_bound(placed, at, {}, [](const auto& p) { return p.first; });
     placed.insert(after, {at, &value});
   }

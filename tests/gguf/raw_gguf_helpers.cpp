@@ -1,4 +1,5 @@
 #include "gguf/raw_gguf_helpers.h"
+#include "base/round_up.h"
 
 #include <unistd.h>
 
@@ -26,7 +27,9 @@ RawGguf& RawGguf::tensor(std::string_view name, const std::vector<int64_t>& dims
   return number(dtype).number(offset);
 }
 
-RawGguf& RawGguf::pad(uint64_t alignment) { return zeros(align_up(bytes_.size(), alignment) - bytes_.size()); }
+RawGguf& RawGguf::pad(uint64_t alignment) {
+  return zeros(round_up<uint64_t>(bytes_.size(), alignment) - bytes_.size());
+}
 
 RawGguf& RawGguf::zeros(size_t n_bytes) {
   for (size_t i = 0; i < n_bytes; ++i) bytes_.push_back(std::byte{0});

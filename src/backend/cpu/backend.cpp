@@ -16,8 +16,6 @@ namespace tokamak {
 namespace cpu {
 namespace {
 
-constexpr int64_t kMaxThreads = 1024;
-
 std::string cpu_name() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);)
@@ -97,9 +95,9 @@ Result<Isa> choose_isa(std::string_view name) {
 Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
   const cpu::Isa isa = TRY(cpu::choose_isa(options.isa));
   const int64_t n_threads = options.n_threads == 0 ? usable_cpus() : options.n_threads;
-  if (n_threads < 1 || n_threads > cpu::kMaxThreads)
+  if (n_threads < 1 || n_threads > kMaxThreads)
     return Error{.code = ErrorCode::bad_argument,
-                 .what = fmt::format("{} is outside 1..{}", n_threads, cpu::kMaxThreads),
+                 .what = fmt::format("{} is outside 1..{}", n_threads, kMaxThreads),
                  .where = "--threads"};
   std::unique_ptr<ThreadPool> pool = TRY(ThreadPool::create(static_cast<int>(n_threads)));
   return std::unique_ptr<Backend>(std::make_unique<cpu::CpuBackend>(isa, std::move(pool)));

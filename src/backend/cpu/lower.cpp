@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/round_up.h"
 
 namespace tokamak::cpu {
 
 namespace {
 constexpr size_t kPackSlots = 4;
 constexpr uint64_t kRegionAlignment = 64;
-uint64_t aligned(uint64_t n_bytes) { return (n_bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment; }
+uint64_t aligned(uint64_t n_bytes) { return round_up(n_bytes, kRegionAlignment); }
 
 struct PackStep : Step {
   ActivationKind kind = ActivationKind::f32;

@@ -1,13 +1,14 @@
 #include "backend/cpu/weights.h"
 
 #include "backend/cpu/matmul/matmul.h"
+#include "base/round_up.h"
 #include "quant/codec.h"
 
 namespace tokamak::cpu {
 
 namespace {
 constexpr uint64_t kAlignment = 64;
-uint64_t aligned(uint64_t n_bytes) { return (n_bytes + kAlignment - 1) / kAlignment * kAlignment; }
+uint64_t aligned(uint64_t n_bytes) { return round_up(n_bytes, kAlignment); }
 
 uint64_t packed_size(const WeightSource& source) {
   return aligned(static_cast<uint64_t>(packed_bytes(source.dtype, source.shape.n_rows(), source.shape.row_elems())));

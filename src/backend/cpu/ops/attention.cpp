@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/round_up.h"
 
 namespace tokamak::cpu {
 
 namespace {
 constexpr int64_t kItemsPerThread = 4;  // fewer than this, and keys are split
 
-int64_t padded(int64_t head_dim) { return (head_dim + kSlotGroup - 1) / kSlotGroup * kSlotGroup; }
+int64_t padded(int64_t head_dim) { return round_up(head_dim, kSlotGroup); }
 int64_t chunks_of(KeyRange keys) {
   return keys.begin >= keys.end ? 0 : (keys.end - 1) / kKeyChunk - keys.begin / kKeyChunk + 1;
 }
@@ -38,7 +39,7 @@ AttentionPlan plan_attention(const AttentionArgs& args, int64_t n_tokens, int n_
   const int64_t n_head_kv = args.keys.layout.n_head_kv;
   CHECK(args.n_head % n_head_kv == 0 && args.values.layout.n_head_kv == n_head_kv, args.n_head, n_head_kv);
   CHECK(args.keys.layout.type == args.values.layout.type && args.keys.layout.page_size == args.values.layout.page_size);
-  AttentionPlan plan{.n_parts = (args.n_head / n_head_kv + kMaxTileRows - 1) / kMaxTileRows};
+  AttentionPlan plan{.n_parts = div_round_up(args.n_head / n_head_kv, kMaxTileRows)};
   for (const AttentionTile& tile : args.tiles) {
     KeyRange keys = visible_keys(args, tile.first_token);
     for (int32_t t = tile.first_token + 1; t < tile.first_token + tile.n_tokens; ++t) {

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
+#include "base/round_up.h"
 
 namespace tokamak::cpu {
 
@@ -13,7 +14,6 @@ namespace {
 constexpr int64_t kAlign = 64;
 
 int64_t element_bytes(DType type) { return type == DType::f32 ? 4 : type == DType::f16 ? 2 : 1; }
-int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 template <class T>
 T read_as(const std::byte* p) {
@@ -38,7 +38,7 @@ Result<KvLayout> make_kv_layout(KvRole role, DType type, int64_t n_head_kv, int6
         .hint = fmt::format("heads have 1 to {} dimensions, pages a multiple of 16 slots", kMaxHeadDim)};
   KvLayout l{.role = role, .type = type, .n_head_kv = n_head_kv, .head_dim = head_dim, .page_size = page_size};
   l.dim_stride = round_up(head_dim, kSlotGroup);
-  l.n_scales = type == DType::q8_0 ? (head_dim + kKvScaleDims - 1) / kKvScaleDims : 0;
+  l.n_scales = type == DType::q8_0 ? div_round_up(head_dim, kKvScaleDims) : 0;
   l.slot_bytes = l.dim_stride * element_bytes(type) + 2 * l.n_scales;
   l.group_bytes = kSlotGroup * (role == KvRole::keys ? head_dim * element_bytes(type) + 2 * l.n_scales : l.slot_bytes);
   l.page_bytes = round_up(n_head_kv * (page_size / kSlotGroup) * l.group_bytes, kAlign);
