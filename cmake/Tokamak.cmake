@@ -34,7 +34,8 @@ function(tokamak_library name)
   tokamak_options(tokamak_${name})
 endfunction()
 
-# tokamak_tests(NAME [DEPS lib...] [LABELS label...]): all *_test.cpp files of the current folder as program NAME_test.
+# tokamak_tests(NAME [DEPS lib...] [LABELS label...]): all *_test.cpp files of the current folder as program NAME_test,
+# which is run from the root of the sources.
 function(tokamak_tests name)
   cmake_parse_arguments(ARG "" "" "DEPS;LABELS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/*_helpers.cpp)
@@ -44,13 +45,13 @@ function(tokamak_tests name)
   add_executable(${name}_test ${sources})
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE ${ARG_DEPS} GTest::gtest_main GTest::gmock)
-  target_compile_definitions(${name}_test PRIVATE TOKAMAK_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
-                                                  TOKAMAK_GOLDEN="${PROJECT_SOURCE_DIR}/tests/golden")
+  # Relative, so that compiler caches serve every clone; tests run in the folder of the sources.
+  target_compile_definitions(${name}_test PRIVATE TOKAMAK_TEST_DATA="tests/data" TOKAMAK_GOLDEN="tests/golden")
   tokamak_options(${name}_test)
   set(labels)
   if(ARG_LABELS)  # an empty value would make TIMEOUT a label
     set(labels LABELS "${ARG_LABELS}")
   endif()
   gtest_discover_tests(${name}_test TEST_PREFIX "${name}/" DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT 600 ${labels})
+                       WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES TIMEOUT 600 ${labels})
 endfunction()

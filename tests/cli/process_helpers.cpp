@@ -18,6 +18,12 @@ namespace tokamak::test {
 namespace {
 constexpr int kTimeoutMs = 30000;
 
+// Built into the same folder as this test program.
+const std::string& program_path() {
+  static const std::string path = (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "tokamak").string();
+  return path;
+}
+
 std::vector<std::string> environment_of(const std::vector<std::pair<std::string, std::string>>& extra) {
   std::vector<std::string> out = {"PATH=/usr/bin:/bin", "TERM=xterm", "HOME=" + (scratch_folder() / "home").string()};
   for (const auto& [name, value] : extra) out.push_back(name + "=" + value);
@@ -26,12 +32,12 @@ std::vector<std::string> environment_of(const std::vector<std::pair<std::string,
 
 [[noreturn]] void become_tokamak(const std::vector<std::string>& arguments,
                                  const std::vector<std::string>& environment) {
-  std::vector<char*> argv = {const_cast<char*>(TOKAMAK_PROGRAM)}, envp;
+  std::vector<char*> argv = {const_cast<char*>(program_path().c_str())}, envp;
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   for (const std::string& e : environment) envp.push_back(const_cast<char*>(e.c_str()));
   argv.push_back(nullptr);
   envp.push_back(nullptr);
-  execve(TOKAMAK_PROGRAM, argv.data(), envp.data());
+  execve(program_path().c_str(), argv.data(), envp.data());
   _exit(127);
 }
 
