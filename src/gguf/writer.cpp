@@ -179,7 +179,7 @@ Result<void> GgufWriter::stream_tensor(const Tensor& tensor, const Sink& sink) c
   return sink(padding);
 }
 
-Result<void> GgufWriter::stream(const Sink& sink, const GgufWriteOptions& options) const {
+Result<void> GgufWriter::write_to(const Sink& sink, const GgufWriteOptions& options) const {
   TRY(check());
   if (options.version < kGgufMinVersion || options.version > kGgufVersion)
     return Error{.code = ErrorCode::bad_argument,
@@ -195,7 +195,7 @@ Result<void> GgufWriter::stream(const Sink& sink, const GgufWriteOptions& option
 
 Result<void> GgufWriter::write(const std::filesystem::path& path, const GgufWriteOptions& options) const {
   OutputFile file = TRY(OutputFile::create(path));
-  TRY(stream([&](std::span<const std::byte> bytes) { return file.write(bytes); }, options));
+  TRY(write_to([&](std::span<const std::byte> bytes) { return file.write(bytes); }, options));
   return file.commit();
 }
 
@@ -205,7 +205,7 @@ Result<std::vector<std::byte>> GgufWriter::to_bytes(const GgufWriteOptions& opti
     append(out, bytes);
     return {};
   };
-  TRY(stream(sink, options));
+  TRY(write_to(sink, options));
   return out;
 }
 

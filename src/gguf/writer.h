@@ -76,6 +76,8 @@ class GgufWriter {
   // Writes beside `path` and renames at the end: after any error the old file, if any, is unchanged and nothing else is
   // left. Errors: those of declaring (bad_metadata, bad_tensor), of the sources, of OutputFile (no_space, io_failed).
   Result<void> write(const std::filesystem::path& path, const GgufWriteOptions& options = {}) const;
+  // The same bytes into a sink of the caller's, which decides when a file of them appears.
+  Result<void> write_to(const Sink& sink, const GgufWriteOptions& options = {}) const;
   // The whole file in memory, for tests and small files.
   Result<std::vector<std::byte>> to_bytes(const GgufWriteOptions& options = {}) const;
 
@@ -93,7 +95,6 @@ class GgufWriter {
   bool is_good_tensor(std::string_view name, DType type, const Shape& shape);
   Result<void> check() const;
   std::vector<std::byte> head(uint32_t version) const;
-  Result<void> stream(const Sink& sink, const GgufWriteOptions& options) const;
   Result<void> stream_tensor(const Tensor& tensor, const Sink& sink) const;
 
   std::vector<std::string> keys_;   // in order
