@@ -179,7 +179,7 @@ struct Measured {
 };
 
 Measured measure(const GemmKernel& kernel, const Shape2& shape, int reps, const Buffer& stream, Buffer& weights) {
-  const ActivationKind kind = activation_kind(kernel.dtype);
+  const ActivationKind kind = kernel.activation;
   fill_weights(kernel.dtype, shape.n_rows, shape.k, weights.data());
   Buffer columns = *Buffer::allocate(static_cast<size_t>(activation_bytes(kind, shape.n_cols, shape.k)));
   Buffer y = *Buffer::allocate(static_cast<size_t>(shape.n_rows * shape.n_cols) * sizeof(float));

@@ -113,6 +113,8 @@ constexpr auto kSettings = std::to_array<Setting>({
      "Where the graph runs; `reference` is slow and defines what is right."},
     {"--isa", "", "", "", choice, 0, 0, "auto scalar avx2 avx512 neon", "auto", kKernels, kMachine, false,
      "Instruction set of the kernels; `auto` is the best this machine has."},
+    {"--activations", "", "", "", choice, 0, 0, "int16 int8", "int16", kCompute, kMachine, false,
+     "Codes that the inputs of quantized matrices are rounded to; int8 is faster and less exact."},
     {"--no-fusion", "", "", "", flag, 0, 0, "", "off", kCompute, kMachine, false,
      "Run every op by itself instead of fused groups."},
     {"--dump-ir", "", "", "", text, 0, 0, "", "", kScopeRun | kScopeExplain, kMachine, false,
@@ -169,6 +171,12 @@ constexpr auto kScopes = std::to_array<ScopeRow>({
     {kScopeExplain, "explain"},
     {kScopeSelftest, "selftest"},
     {kScopeDocs, "docs"},
+    {kScopeConvert, "convert"},
+    {kScopeQuantize, "quantize"},
+    {kScopeSplit, "split"},
+    {kScopeMerge, "merge"},
+    {kScopeImatrix, "imatrix"},
+    {kScopeEval, "eval"},
 });
 }  // namespace
 

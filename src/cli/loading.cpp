@@ -70,6 +70,7 @@ Result<SessionOptions> session_options(const SettingValues& values, const Model&
   SessionOptions options{.backend = values.text("--backend"),
                          .isa = values.text("--isa"),
                          .n_threads = values.integer("--threads"),
+                         .activations = values.text("--activations"),
                          .n_ctx = values.integer("--ctx-size"),
                          .n_batch = values.integer("--batch"),
                          .page_size = values.integer("--page-size"),

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <tuple>
 
 #include "backend/cpu/matmul/matmul.h"
 #include "base/check.h"
@@ -46,15 +47,16 @@ std::vector<std::byte> make_rows(DType type, const Size& size) {
   return rows;
 }
 
-// What the kernels multiply with: x itself, or its int8 codes times their scale (matmul.h, pack_activations).
+// What the kernels multiply with: x itself, or its integer codes times their scale (matmul.h, pack_activations).
 std::vector<double> rounded_activations(ActivationKind kind, const std::vector<float>& x) {
   std::vector<double> out(x.begin(), x.end());
   if (kind == ActivationKind::f32) return out;
   const auto group = static_cast<size_t>(activation_format(kind).group_elems);
+  const auto max_code = static_cast<float>(activation_format(kind).max_code);
   for (size_t begin = 0; begin < x.size(); begin += group) {
     float largest = 0;
     for (size_t i = begin; i < begin + group; ++i) largest = std::max(largest, std::fabs(x[i]));
-    const float scale = largest / 127, inverse = 127 / largest;
+    const float scale = largest / max_code, inverse = max_code / largest;
     for (size_t i = begin; i < begin + group; ++i) out[i] = double{scale} * std::nearbyint(x[i] * inverse);
   }
   return out;
@@ -66,7 +68,7 @@ std::vector<float> multiply(const GemmKernel& kernel, DType type, const Size& si
   const size_t row_bytes = dtype_bytes(type, static_cast<uint64_t>(size.k));
   Bytes weights(packed_bytes(type, size.n_rows, size.k));
   pack_weights(type, {rows.data(), row_bytes, size.n_rows, size.k, 0, n_panels(size.n_rows), weights.data()});
-  const ActivationKind kind = activation_kind(type);
+  const ActivationKind kind = kernel.activation;
   Bytes columns(activation_bytes(kind, size.n_cols, size.k));
   pack_activations(kind, kernel.isa, {x.data(), size.k, size.n_cols, size.k, 0, size.n_cols, columns.data()});
   Bytes scratch(static_cast<int64_t>(gemm_scratch_bytes(type, size.k, false)));
@@ -86,12 +88,12 @@ std::vector<float> multiply(const GemmKernel& kernel, DType type, const Size& si
 }
 
 // n f32 steps on terms of at most three times |largest weight| * |x| (code times scale, minus a minimum).
-void compare(const std::vector<float>& y, DType type, const Size& size, const std::vector<std::byte>& rows,
-             const std::vector<double>& x, ErrorMeter& meter) {
+void compare(const std::vector<float>& y, DType type, ActivationKind kind, const Size& size,
+             const std::vector<std::byte>& rows, const std::vector<double>& x, ErrorMeter& meter) {
   std::vector<float> w(static_cast<size_t>(size.k));
   const size_t row_bytes = dtype_bytes(type, static_cast<uint64_t>(size.k));
   const double n_steps =
-      activation_kind(type) == ActivationKind::f32 ? static_cast<double>(size.k) : static_cast<double>(size.k) / 16 + 8;
+      kind == ActivationKind::f32 ? static_cast<double>(size.k) : static_cast<double>(size.k) / 16 + 8;
   for (int64_t row = 0; row < size.n_rows; ++row) {
     decode_row(type, rows.data() + static_cast<size_t>(row) * row_bytes, size.k, w.data());
     double largest = 0;
@@ -118,9 +120,9 @@ class MatmulChecks {
       std::vector<std::byte> rows = make_rows(type, size);
       const std::vector<float> x = random_numbers(static_cast<size_t>(size.n_cols * size.k), 13);
       const std::vector<float> y = multiply(kernel, type, size, rows, x);
-      compare(y, type, size, rows, rounded_activations(activation_kind(type), x), result.meter);
+      compare(y, type, kernel.activation, size, rows, rounded_activations(kernel.activation, x), result.meter);
       // The scalar kernel of a type comes first and sets the bits.
-      auto& bits = bits_[{type, i}];
+      auto& bits = bits_[{type, kernel.activation, i}];
       if (bits.empty()) bits = y;
       result.same_bits &= std::memcmp(bits.data(), y.data(), y.size() * sizeof(float)) == 0;
     }
@@ -130,7 +132,7 @@ class MatmulChecks {
   std::vector<CheckResult> results;
 
  private:
-  std::map<std::pair<DType, size_t>, std::vector<float>> bits_;
+  std::map<std::tuple<DType, ActivationKind, size_t>, std::vector<float>> bits_;
 };
 }  // namespace
 
@@ -142,7 +144,7 @@ std::vector<CheckResult> check_matmul_kernels(const std::vector<Isa>& isas) {
     for (const DTypeRow& row : kDTypes)
       if (is_raw(row.id) && is_quantized(row.id) && can_encode(row.id) && row.id != DType::q8_1 &&
           row.id != DType::q8_k)
-        checks.check(select_gemm_kernel(row.id, isa), row.id);
+        checks.check(select_gemm_kernel(row.id, ActivationKind::int16, isa), row.id);
   }
   return std::move(checks.results);
 }

@@ -25,12 +25,13 @@ std::string cpu_name() {
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend(Isa isa, std::unique_ptr<ThreadPool> pool) : isa_(isa), pool_(std::move(pool)) {}
+  CpuBackend(Target target, std::unique_ptr<ThreadPool> pool) : target_(target), pool_(std::move(pool)) {}
 
   std::string_view name() const override { return "cpu"; }
   std::string description() const override {
-    return fmt::format("{}, {} thread{}, {}", cpu_name(), pool_->n_threads(), pool_->n_threads() == 1 ? "" : "s",
-                       isa_name(isa_));
+    return fmt::format("{}, {} thread{}, {}, {} activations", cpu_name(), pool_->n_threads(),
+                       pool_->n_threads() == 1 ? "" : "s", isa_name(target_.isa),
+                       activation_format(target_.activations).name);
   }
 
   Result<std::unique_ptr<Weights>> load(const ir::Graph& graph, const WeightLookup& lookup,
@@ -58,7 +59,7 @@ class CpuBackend : public Backend {
     const ir::Plan plan = TRY(ir::plan_buffers(graph, [&](ir::ValueId id) { return elided[id]; }));
     auto& cpu_kv = dynamic_cast<CpuKv&>(kv);
     auto program = std::make_unique<CpuProgram>(std::move(graph), cpu_kv, *pool_);
-    Lowering lowering(program->graph(), plan, dynamic_cast<const CpuWeights&>(weights), cpu_kv, isa_,
+    Lowering lowering(program->graph(), plan, dynamic_cast<const CpuWeights&>(weights), cpu_kv, target_,
                       pool_->n_threads());
     for (const ir::Group& group : program->graph().groups) lowering.lower(group);
     program->set_steps(lowering.take_steps(), lowering.arena_bytes());
@@ -69,7 +70,7 @@ class CpuBackend : public Backend {
   fuse::Stats& fusion_stats() override { return stats_; }
 
  private:
-  Isa isa_;
+  Target target_;
   std::unique_ptr<ThreadPool> pool_;
   fuse::Stats stats_;
 };
@@ -89,18 +90,28 @@ Result<Isa> choose_isa(std::string_view name) {
   return *isa;
 }
 
+Result<ActivationKind> choose_activations(std::string_view name) {
+  for (const ActivationFormat& row : kActivationFormats)
+    if (row.name == name && row.kind != ActivationKind::f32) return row.kind;
+  return Error{.code = ErrorCode::bad_argument,
+               .what = fmt::format("there are no '{}' activations", name),
+               .where = "--activations",
+               .hint = "known: auto, int8, int16"};
+}
+
 }  // namespace
 }  // namespace cpu
 
 Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
   const cpu::Isa isa = TRY(cpu::choose_isa(options.isa));
+  const cpu::ActivationKind activations = TRY(cpu::choose_activations(options.activations));
   const int64_t n_threads = options.n_threads == 0 ? usable_cpus() : options.n_threads;
   if (n_threads < 1 || n_threads > kMaxThreads)
     return Error{.code = ErrorCode::bad_argument,
                  .what = fmt::format("{} is outside 1..{}", n_threads, kMaxThreads),
                  .where = "--threads"};
   std::unique_ptr<ThreadPool> pool = TRY(ThreadPool::create(static_cast<int>(n_threads)));
-  return std::unique_ptr<Backend>(std::make_unique<cpu::CpuBackend>(isa, std::move(pool)));
+  return std::unique_ptr<Backend>(std::make_unique<cpu::CpuBackend>(cpu::Target{isa, activations}, std::move(pool)));
 }
 
 }  // namespace tokamak

@@ -11,6 +11,8 @@ namespace tokamak {
 struct CpuOptions {
   std::string isa = "auto";  // or a row of the instruction set table, which the machine must have
   int64_t n_threads = 0;     // 0: one per usable core
+  std::string activations =
+      "int16";  // int8, int16: codes that quantized weights are multiplied with (matmul/formats.h)
 };
 
 // Errors: bad_argument (unknown or missing instruction set, thread count out of range), out_of_memory.

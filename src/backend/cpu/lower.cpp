@@ -33,9 +33,15 @@ struct PackStep : Step {
 };
 }  // namespace
 
-Lowering::Lowering(const ir::Graph& g, const ir::Plan& plan, const CpuWeights& w, CpuKv& cache, Isa instruction_set,
+Lowering::Lowering(const ir::Graph& g, const ir::Plan& plan, const CpuWeights& w, CpuKv& cache, Target target,
                    int n_threads)
-    : graph(g), weights(w), kv(cache), isa(instruction_set), plan_(plan), n_threads_(n_threads) {
+    : graph(g),
+      weights(w),
+      kv(cache),
+      isa(target.isa),
+      activations(target.activations),
+      plan_(plan),
+      n_threads_(n_threads) {
   arena_bytes_ = plan.n_bytes;
   reserve_matmul_regions();
   reserve_attention_regions();
@@ -54,7 +60,7 @@ void Lowering::reserve_matmul_regions() {
     if (node.op != ir::Op::mul_mat) continue;
     const ir::Value &weight = value(node.inputs[0]), &x = value(node.inputs[1]);
     const int64_t k = weight.shape.row_elems();
-    packed = std::max(packed, activation_bytes(activation_kind(weight.dtype), x.shape.n_rows(), k));
+    packed = std::max(packed, activation_bytes(activation_kind(weight.dtype, activations), x.shape.n_rows(), k));
     scratch_stride_ = std::max<uint64_t>(scratch_stride_, gemm_scratch_bytes(weight.dtype, k, true));
   }
   scratch_stride_ = aligned(scratch_stride_);

@@ -17,15 +17,23 @@
 
 namespace tokamak::cpu {
 
+// What the kernels of a program may use.
+struct Target {
+  Isa isa;
+  ActivationKind activations;  // of matmuls with quantized weights: int8 or int16
+};
+
 // What the steps of one graph are built from and into.
 class Lowering {
  public:
-  Lowering(const ir::Graph& graph, const ir::Plan& plan, const CpuWeights& weights, CpuKv& kv, Isa isa, int n_threads);
+  Lowering(const ir::Graph& graph, const ir::Plan& plan, const CpuWeights& weights, CpuKv& kv, Target target,
+           int n_threads);
 
   const ir::Graph& graph;
   const CpuWeights& weights;
   CpuKv& kv;
   const Isa isa;
+  const ActivationKind activations;
 
   void lower(const ir::Group& group);
   std::vector<std::unique_ptr<Step>> take_steps() { return std::move(steps_); }

@@ -38,7 +38,7 @@ TEST(Isa, BestIsAvailableAndScalarOnlyForWantOfOthers) {
 TEST(Isa, EveryAvailableSetHasItsOwnKernels) {
   for (const IsaRow& row : kIsas) {
     if (!isa_available(row.isa)) continue;
-    EXPECT_EQ(select_gemm_kernel(DType::q8_0, row.isa).isa, row.isa) << row.name;
+    EXPECT_EQ(select_gemm_kernel(DType::q8_0, ActivationKind::int16, row.isa).isa, row.isa) << row.name;
     EXPECT_EQ(&op_set(row.isa) == &op_set(Isa::scalar), row.isa == Isa::scalar) << row.name;
   }
 }
@@ -47,7 +47,7 @@ TEST(IsaDeathTest, MissingSetsAreRefused) {
   for (const IsaRow& row : kIsas)
     if (!isa_available(row.isa)) {
       EXPECT_DEATH(op_set(row.isa), std::string(row.name));
-      EXPECT_DEATH(select_gemm_kernel(DType::f32, row.isa), std::string(row.name));
+      EXPECT_DEATH(select_gemm_kernel(DType::f32, ActivationKind::int16, row.isa), std::string(row.name));
     }
 }
 

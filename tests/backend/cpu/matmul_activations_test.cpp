@@ -9,7 +9,7 @@
 namespace tokamak::cpu::test {
 namespace {
 
-constexpr ActivationKind kInt8Kinds[] = {ActivationKind::int8_group32, ActivationKind::int8_group256};
+constexpr ActivationKind kIntegerKinds[] = {ActivationKind::int8, ActivationKind::int16};
 
 // Values at rounding ties, tiny and huge groups, a zero group, an infinity and a NaN.
 std::vector<float> awkward_floats(int64_t n_cols, int64_t k) {
@@ -25,7 +25,7 @@ std::vector<float> awkward_floats(int64_t n_cols, int64_t k) {
 }
 
 TEST(MatmulActivations, SameBytesOnEveryInstructionSet) {
-  for (ActivationKind kind : kInt8Kinds)
+  for (ActivationKind kind : kIntegerKinds)
     for (int64_t n_cols : {1, 3, 8, 11}) {
       const int64_t k = 1792;
       const std::vector<float> x = awkward_floats(n_cols, k);
@@ -40,8 +40,9 @@ TEST(MatmulActivations, SameBytesOnEveryInstructionSet) {
 }
 
 TEST(MatmulActivations, CodesAreNearestAndNonFiniteGroupsAreNaN) {
-  for (ActivationKind kind : kInt8Kinds) {
+  for (ActivationKind kind : kIntegerKinds) {
     const int64_t k = 1792, group = activation_format(kind).group_elems;
+    const double max_code = activation_format(kind).max_code;
     const std::vector<float> x = awkward_floats(1, k);
     const std::vector<double> y = unpack_columns(kind, pack_columns(kind, best_isa(), x, 1, k), 1, k);
     for (int64_t g = 0; g < k; g += group) {
@@ -55,17 +56,18 @@ TEST(MatmulActivations, CodesAreNearestAndNonFiniteGroupsAreNaN) {
         const double got = y[static_cast<size_t>(i)], want = double{x[static_cast<size_t>(i)]};
         if (!finite)
           ASSERT_TRUE(std::isnan(got)) << i;
-        else if (max_abs < 0x1p-120)
+        else if (max_abs < 0x1p-110)
           ASSERT_EQ(got, 0.0);
         else
-          ASSERT_LE(std::abs(got - want), max_abs / 127 * (0.5 + 1e-4)) << i;  // 1e-4 > 127 * 3 u: the scale's rounding
+          // + 3 roundings of the scale, each u = 2^-24 of a code of at most max_code
+          ASSERT_LE(std::abs(got - want), max_abs / max_code * (0.5 + max_code * 3 * 0x1p-24)) << i;
       }
     }
   }
 }
 
 TEST(MatmulActivations, ColumnRangesEqualTheWhole) {
-  for (ActivationKind kind : {ActivationKind::f32, ActivationKind::int8_group32, ActivationKind::int8_group256}) {
+  for (ActivationKind kind : {ActivationKind::f32, ActivationKind::int8, ActivationKind::int16}) {
     const int64_t k = 256, n_cols = 19;
     const std::vector<float> x = random_floats(static_cast<size_t>(n_cols * k), 67);
     const AlignedBytes whole = pack_columns(kind, best_isa(), x, n_cols, k);
@@ -76,27 +78,45 @@ TEST(MatmulActivations, ColumnRangesEqualTheWhole) {
   }
 }
 
-// The stored sums are those of the codes.
-TEST(MatmulActivations, Group32CarriesItsSums) {
-  const int64_t k = 96;
-  const std::vector<float> x = random_floats(static_cast<size_t>(k), 71);
-  const AlignedBytes packed = pack_columns(ActivationKind::int8_group32, best_isa(), x, 1, k);
-  for (int64_t b = 0; b < 3; ++b) {
-    const std::byte* block = packed.data() + 52 * b;
-    int32_t sum = 0;
-    for (int i = 0; i < 32; ++i) sum += static_cast<int8_t>(block[i]);
-    float d, scaled;
-    int32_t starts[3];
-    std::memcpy(&d, block + 32, 4);
-    std::memcpy(&scaled, block + 36, 4);
-    std::memcpy(starts, block + 40, 12);
-    EXPECT_EQ(scaled, d * static_cast<float>(sum));
-    EXPECT_EQ(starts[0], -8 * sum);
-    EXPECT_EQ(starts[1], -16 * sum);
-    EXPECT_EQ(starts[2], -128 * sum);
+// The stored numbers are those of the codes; groups past k are zero.
+TEST(MatmulActivations, GroupsCarryTheirSums) {
+  for (ActivationKind kind : kIntegerKinds) {
+    const int64_t k = 96, code_bytes = kind == ActivationKind::int8 ? 32 : 64;
+    const int64_t stride = activation_format(kind).group_bytes_per_col;
+    const std::vector<float> x = random_floats(static_cast<size_t>(k), 71);
+    const AlignedBytes packed = pack_columns(kind, best_isa(), x, 1, k);
+    ASSERT_EQ(packed.size(), static_cast<size_t>(4 * stride));
+    for (int64_t g = 0; g < 3; ++g) {
+      const std::byte* group = packed.data() + stride * g;
+      int32_t sums[2] = {0, 0};
+      for (int i = 0; i < 32; ++i) {
+        int32_t code = static_cast<int8_t>(group[i]);
+        if (kind == ActivationKind::int16) code = 128 * code + static_cast<int8_t>(group[32 + i]);
+        sums[i / 16] += code;
+      }
+      const auto f32 = [&](GroupArray array) {
+        float v;
+        std::memcpy(&v, group + code_bytes + 4 * static_cast<int>(array), 4);
+        return v;
+      };
+      const auto i32 = [&](GroupArray array) {
+        int32_t v;
+        std::memcpy(&v, group + code_bytes + 4 * static_cast<int>(array), 4);
+        return v;
+      };
+      const float d = f32(GroupArray::d);
+      const int32_t s = sums[0] + sums[1];
+      EXPECT_EQ(f32(GroupArray::d_s), d * static_cast<float>(s));
+      EXPECT_EQ(f32(GroupArray::d_s0), d * static_cast<float>(sums[0]));
+      EXPECT_EQ(f32(GroupArray::d_s1), d * static_cast<float>(sums[1]));
+      EXPECT_EQ(i32(GroupArray::minus8_s), -8 * s);
+      EXPECT_EQ(i32(GroupArray::minus16_s), -16 * s);
+      EXPECT_EQ(i32(GroupArray::minus128_s), -128 * s);
+      EXPECT_EQ(i32(GroupArray::minus32_s0), -32 * sums[0]);
+      EXPECT_EQ(i32(GroupArray::minus32_s1), -32 * sums[1]);
+    }
+    for (size_t i = static_cast<size_t>(3 * stride); i < packed.size(); ++i) EXPECT_EQ(packed.data()[i], std::byte{0});
   }
-  ASSERT_EQ(packed.size(), 52u * 4);  // a fourth, zero block fills the chunk of 64
-  for (size_t i = 52 * 3; i < packed.size(); ++i) EXPECT_EQ(packed.data()[i], std::byte{0});
 }
 
 }  // namespace

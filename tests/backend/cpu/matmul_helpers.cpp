@@ -101,13 +101,11 @@ std::vector<double> unpack_columns(ActivationKind kind, const AlignedBytes& pack
       double value = 0;
       if (kind == ActivationKind::f32) {
         value = load<float>(panel + 4 * (i * n + c));
-      } else if (kind == ActivationKind::int8_group32) {
-        const std::byte* block = panel + i / 32 * 52 * n;
-        value = double{load<float>(block + 32 * n + 4 * c)} * load<int8_t>(block + 32 * c + i % 32);
       } else {
-        const std::byte* block = panel + i / 256 * 340 * n;
-        value = double{load<float>(block + 336 * n + 4 * c)} *
-                load<int8_t>(block + i % 256 / 32 * 32 * n + 32 * c + i % 32);
+        const std::byte* group = panel + i / 32 * activation_format(kind).group_bytes_per_col * n;
+        int code = load<int8_t>(group + 32 * c + i % 32);
+        if (kind == ActivationKind::int16) code = 128 * code + load<int8_t>(group + 32 * (n + c) + i % 32);
+        value = double{load<float>(group + (kind == ActivationKind::int16 ? 64 : 32) * n + 4 * c)} * code;
       }
       x[static_cast<size_t>(col * k + i)] = value;
     }

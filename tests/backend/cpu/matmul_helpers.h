@@ -2,11 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "backend/cpu/matmul/matmul.h"
+
+namespace tokamak::cpu {
+inline void PrintTo(const GemmKernel& kernel, std::ostream* out) { *out << kernel.name; }  // for gtest
+}  // namespace tokamak::cpu
 
 namespace tokamak::cpu::test {
 

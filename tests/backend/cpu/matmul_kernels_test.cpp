@@ -16,18 +16,16 @@ std::vector<int64_t> some_k(DType dtype) {
 }
 
 // |computed - exact| <= n u / (1 - n u) * sum of magnitudes (Higham 2002, 3.1), u = 2^-24. n: f32 roundings that one
-// term passes through: its block's conversion, scale products and fma (5), then one per later block and group.
-double error_bound(DType dtype, int64_t k, double magnitude) {
-  const double steps = activation_kind(dtype) == ActivationKind::f32            ? static_cast<double>(k)
-                       : activation_kind(dtype) == ActivationKind::int8_group32 ? 2.0 * static_cast<double>(k) / 32
-                                                                                : static_cast<double>(k) / 256 + 18;
-  const double n = steps + 6, u = 0x1p-24;
+// term passes through: its group's conversion, scale products and fma (7), then two per later group.
+double error_bound(ActivationKind kind, int64_t k, double magnitude) {
+  const double steps = kind == ActivationKind::f32 ? static_cast<double>(k) : 2.0 * static_cast<double>(k) / 32;
+  const double n = steps + 8, u = 0x1p-24;
   return n * u / (1 - n * u) * magnitude + 1e-30;
 }
 
-void expect_close(const std::vector<float>& y, const Reference& r, const Matrix& m) {
+void expect_close(const std::vector<float>& y, const Reference& r, const Matrix& m, ActivationKind kind) {
   for (size_t i = 0; i < y.size(); ++i)
-    ASSERT_LE(std::abs(double{y[i]} - r.y[i]), error_bound(m.dtype, m.k, r.magnitude[i]))
+    ASSERT_LE(std::abs(double{y[i]} - r.y[i]), error_bound(kind, m.k, r.magnitude[i]))
         << "element " << i << " is " << y[i] << ", exact " << r.y[i];
 }
 
@@ -44,10 +42,10 @@ TEST_P(MatmulKernels, AgreesWithF64Reference) {
       SCOPED_TRACE("rows " + std::to_string(n_rows) + ", k " + std::to_string(k));
       const Matrix m = make_matrix(dtype, n_rows, k, 7);
       const int64_t n_cols = 9;
-      const AlignedBytes columns = pack_columns(activation_kind(dtype), Isa::scalar,
+      const AlignedBytes columns = pack_columns(GetParam().activation, Isa::scalar,
                                                 random_floats(static_cast<size_t>(n_cols * k), 3), n_cols, k);
-      const Reference r = reference(m, unpack_columns(activation_kind(dtype), columns, n_cols, k), n_cols);
-      expect_close(run(GetParam(), m, pack(m), columns, n_cols), r, m);
+      const Reference r = reference(m, unpack_columns(GetParam().activation, columns, n_cols, k), n_cols);
+      expect_close(run(GetParam(), m, pack(m), columns, n_cols), r, m, GetParam().activation);
     }
 }
 
@@ -62,21 +60,22 @@ TEST_P(MatmulKernels, LargestCodesDoNotSaturate) {
         if (i % 34 >= 2) m.rows[i] = fill == Fill::all_ones ? std::byte{0x7F} : std::byte{0x80};
     std::vector<float> x(static_cast<size_t>(n_cols * k));
     for (size_t i = 0; i < x.size(); ++i) x[i] = i / 512 == 0 ? 1.0f : i / 512 == 1 ? -1.0f : (i % 2 ? 1.0f : -1.0f);
-    const AlignedBytes columns = pack_columns(activation_kind(dtype), Isa::scalar, x, n_cols, k);
+    const AlignedBytes columns = pack_columns(GetParam().activation, Isa::scalar, x, n_cols, k);
     expect_close(run(GetParam(), m, pack(m), columns, n_cols),
-                 reference(m, unpack_columns(activation_kind(dtype), columns, n_cols, k), n_cols), m);
+                 reference(m, unpack_columns(GetParam().activation, columns, n_cols, k), n_cols), m,
+                 GetParam().activation);
   }
 }
 
 TEST_P(MatmulKernels, EqualsScalarBitForBit) {
   const DType dtype = GetParam().dtype;
-  const GemmKernel& scalar = select_gemm_kernel(dtype, Isa::scalar);
+  const GemmKernel& scalar = select_gemm_kernel(dtype, GetParam().activation, Isa::scalar);
   for (int64_t k : some_k(dtype)) {
     const Matrix m = make_matrix(dtype, 37, k, 11);
     const AlignedBytes weights = pack(m);
     for (int64_t n_cols : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 37}) {
       SCOPED_TRACE("columns " + std::to_string(n_cols) + ", k " + std::to_string(k));
-      const AlignedBytes columns = pack_columns(activation_kind(dtype), Isa::scalar,
+      const AlignedBytes columns = pack_columns(GetParam().activation, Isa::scalar,
                                                 random_floats(static_cast<size_t>(n_cols * k), 2), n_cols, k);
       ASSERT_TRUE(same_bits(run(GetParam(), m, weights, columns, n_cols), run(scalar, m, weights, columns, n_cols)));
     }
@@ -90,11 +89,11 @@ TEST_P(MatmulKernels, ColumnsAloneEqualTheBatch) {
   const AlignedBytes weights = pack(m);
   const std::vector<float> x = random_floats(static_cast<size_t>(n_cols * k), 17);
   const std::vector<float> batch =
-      run(GetParam(), m, weights, pack_columns(activation_kind(dtype), Isa::scalar, x, n_cols, k), n_cols);
+      run(GetParam(), m, weights, pack_columns(GetParam().activation, Isa::scalar, x, n_cols, k), n_cols);
   for (int64_t col = 0; col < n_cols; ++col) {
     const std::vector<float> one(x.begin() + col * k, x.begin() + (col + 1) * k);
     const std::vector<float> alone =
-        run(GetParam(), m, weights, pack_columns(activation_kind(dtype), Isa::scalar, one, 1, k), 1);
+        run(GetParam(), m, weights, pack_columns(GetParam().activation, Isa::scalar, one, 1, k), 1);
     ASSERT_TRUE(same_bits(alone, {batch.begin() + col * m.n_rows, batch.begin() + (col + 1) * m.n_rows})) << col;
   }
 }
@@ -105,7 +104,7 @@ TEST_P(MatmulKernels, PanelRangesWriteOnlyTheirRows) {
   const Matrix m = make_matrix(dtype, n_rows, k, 19);
   const AlignedBytes weights = pack(m);
   const AlignedBytes columns =
-      pack_columns(activation_kind(dtype), Isa::scalar, random_floats(static_cast<size_t>(n_cols * k), 23), n_cols, k);
+      pack_columns(GetParam().activation, Isa::scalar, random_floats(static_cast<size_t>(n_cols * k), 23), n_cols, k);
   const std::vector<float> whole = run(GetParam(), m, weights, columns, n_cols);
   for (int64_t split = 0; split <= n_panels(n_rows); ++split) {
     std::vector<float> y(whole.size(), -1.0f);
@@ -131,12 +130,12 @@ TEST_P(MatmulKernels, PanelRangesWriteOnlyTheirRows) {
 // y = scale * sum + bias + residual with the residual in place, and act(gate) * up: all equal scalar, bit for bit.
 TEST_P(MatmulKernels, EpiloguesEqualScalar) {
   const DType dtype = GetParam().dtype;
-  const GemmKernel& scalar = select_gemm_kernel(dtype, Isa::scalar);
+  const GemmKernel& scalar = select_gemm_kernel(dtype, GetParam().activation, Isa::scalar);
   const int64_t k = some_k(dtype).back(), n_cols = 9, n_rows = 37;
   const Matrix gate = make_matrix(dtype, n_rows, k, 29), up = make_matrix(dtype, n_rows, k, 31);
   const AlignedBytes gate_weights = pack(gate), up_weights = pack(up);
   const AlignedBytes columns =
-      pack_columns(activation_kind(dtype), Isa::scalar, random_floats(static_cast<size_t>(n_cols * k), 37), n_cols, k);
+      pack_columns(GetParam().activation, Isa::scalar, random_floats(static_cast<size_t>(n_cols * k), 37), n_cols, k);
   const std::vector<float> bias = random_floats(n_rows, 1), up_bias = random_floats(n_rows, 2);
   for (bool with_up : {false, true})
     for (GemmGlu glu : {GemmGlu::reglu, GemmGlu::swiglu, GemmGlu::geglu, GemmGlu::geglu_quick}) {
@@ -174,9 +173,10 @@ TEST(MatmulEpilogue, AddsScaleBiasAndResidual) {
   const Matrix m = make_matrix(DType::f32, 5, 3, 1);
   const std::vector<float> x = {1, 2, 3}, bias = {1, 2, 3, 4, 5}, residual = {10, 20, 30, 40, 50};
   const AlignedBytes columns = pack_columns(ActivationKind::f32, Isa::scalar, x, 1, 3), weights = pack(m);
-  const std::vector<float> plain = run(select_gemm_kernel(DType::f32, best_isa()), m, weights, columns, 1);
+  const std::vector<float> plain =
+      run(select_gemm_kernel(DType::f32, ActivationKind::int16, best_isa()), m, weights, columns, 1);
   std::vector<float> y(5);
-  gemm(select_gemm_kernel(DType::f32, best_isa()), DType::f32,
+  gemm(select_gemm_kernel(DType::f32, ActivationKind::int16, best_isa()), DType::f32,
        {.weights = weights.data(),
         .activations = columns.data(),
         .n_rows = 5,
@@ -216,7 +216,7 @@ TEST(MatmulEpilogue, ActivationsFollowTheirFormulas) {
   };
   for (GemmGlu kind : {GemmGlu::reglu, GemmGlu::swiglu, GemmGlu::geglu, GemmGlu::geglu_quick}) {
     std::vector<float> y(n);
-    gemm(select_gemm_kernel(DType::f32, best_isa()), DType::f32,
+    gemm(select_gemm_kernel(DType::f32, ActivationKind::int16, best_isa()), DType::f32,
          {.weights = gate.data(),
           .up = up.data(),
           .activations = columns.data(),
@@ -247,9 +247,12 @@ TEST(MatmulRaw, DecodedTypesAgreeWithReference) {
     ASSERT_EQ(std::memcmp(weights.data(), m.rows.data(), m.rows.size()), 0);
     const AlignedBytes columns =
         pack_columns(ActivationKind::f32, Isa::scalar, random_floats(static_cast<size_t>(n_cols * k), 47), n_cols, k);
-    const std::vector<float> y = run(select_gemm_kernel(dtype, best_isa()), m, weights, columns, n_cols);
-    expect_close(y, reference(m, unpack_columns(ActivationKind::f32, columns, n_cols, k), n_cols), m);
-    EXPECT_TRUE(same_bits(y, run(select_gemm_kernel(dtype, Isa::scalar), m, weights, columns, n_cols)));
+    const std::vector<float> y =
+        run(select_gemm_kernel(dtype, ActivationKind::int16, best_isa()), m, weights, columns, n_cols);
+    expect_close(y, reference(m, unpack_columns(ActivationKind::f32, columns, n_cols, k), n_cols), m,
+                 ActivationKind::f32);
+    EXPECT_TRUE(
+        same_bits(y, run(select_gemm_kernel(dtype, ActivationKind::int16, Isa::scalar), m, weights, columns, n_cols)));
   }
 }
 
@@ -259,7 +262,7 @@ TEST(MatmulRaw, GluDecodesBothMatrices) {
   const AlignedBytes g = pack(gate), u = pack(up);
   const AlignedBytes columns =
       pack_columns(ActivationKind::f32, Isa::scalar, random_floats(static_cast<size_t>(n_cols * k), 3), n_cols, k);
-  const GemmKernel& kernel = select_gemm_kernel(DType::iq4_nl, best_isa());
+  const GemmKernel& kernel = select_gemm_kernel(DType::iq4_nl, ActivationKind::int16, best_isa());
   const std::vector<float> gates = run(kernel, gate, g, columns, n_cols), ups = run(kernel, up, u, columns, n_cols);
   std::vector<float> y(gates.size());
   AlignedBytes scratch(gemm_scratch_bytes(DType::iq4_nl, k, true));
@@ -292,9 +295,12 @@ TEST(MatmulPack, PanelRangesEqualTheWhole) {
 TEST(MatmulSelect, ForcedInstructionSetOrScalar) {
   for (const PackedFormat& format : kPackedFormats)
     for (const IsaRow& row : kIsas)
-      if (isa_available(row.isa)) {
-        EXPECT_EQ(select_gemm_kernel(format.dtype, row.isa).isa, row.isa);
-      }
+      for (ActivationKind integer : {ActivationKind::int8, ActivationKind::int16})
+        if (isa_available(row.isa)) {
+          const GemmKernel& kernel = select_gemm_kernel(format.dtype, integer, row.isa);
+          EXPECT_EQ(kernel.isa, row.isa);
+          EXPECT_EQ(kernel.activation, format.integer ? integer : ActivationKind::f32);
+        }
 }
 
 }  // namespace

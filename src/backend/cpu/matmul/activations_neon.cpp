@@ -5,7 +5,7 @@
 namespace tokamak::cpu {
 
 template <>
-void pack_int8_activations<Isa::neon>(ActivationKind kind, const PackActivationsTask& t) {
+void pack_integer_activations<Isa::neon>(ActivationKind kind, const PackActivationsTask& t) {
   pack_activations_with<Neon>(kind, t);
 }
 

@@ -5,7 +5,7 @@
 namespace tokamak::cpu {
 
 template <>
-void pack_int8_activations<Isa::scalar>(ActivationKind kind, const PackActivationsTask& t) {
+void pack_integer_activations<Isa::scalar>(ActivationKind kind, const PackActivationsTask& t) {
   pack_activations_with<Scalar>(kind, t);
 }
 

@@ -26,20 +26,12 @@ struct GroupScale {
 };
 
 // From the bits of max|x| (see pack_activations).
-inline GroupScale group_scale(int32_t max_bits) {
+inline GroupScale group_scale(int32_t max_bits, float max_code) {
   float max_abs;
   std::memcpy(&max_abs, &max_bits, sizeof max_abs);
   if (max_bits >= 0x7F800000) return {max_abs - max_abs, 0.0f};  // NaN
-  if (max_abs < 0x1p-120f) return {0.0f, 0.0f};
-  return {max_abs / 127.0f, 127.0f / max_abs};
-}
-
-// 16 codes of x, stored and returned. inverse 0 gives zeros, also for infinities and NaN.
-template <class V>
-[[gnu::always_inline]] inline typename V::I quantize16(const float* x, float inverse, std::byte* codes) {
-  const auto q = inverse == 0.0f ? V::zero_i() : V::round_i32(V::mul(V::load(x), V::set1(inverse)));
-  V::store_i8(codes, q);
-  return q;
+  if (max_abs < 0x1p-110f) return {0.0f, 0.0f};
+  return {max_abs / max_code, max_code / max_abs};
 }
 
 template <class T>
@@ -47,67 +39,66 @@ inline void store_scalar(std::byte* p, T x) {
   std::memcpy(p, &x, sizeof x);
 }
 
-template <class V>
-inline void quantize_group32(const float* x, std::byte* block, int64_t n_cols, int64_t index) {
-  const auto max_bits = V::max_abs_bits(V::max_abs_bits(V::zero_i(), V::load(x)), V::load(x + 16));
-  const GroupScale scale = group_scale(V::reduce_max(max_bits));
-  std::byte* codes = block + 32 * index;
-  const int32_t sum =
-      V::reduce_add(V::add_i(quantize16<V>(x, scale.inverse, codes), quantize16<V>(x + 16, scale.inverse, codes + 16)));
-  std::byte* meta = block + 32 * n_cols + 4 * index;
-  store_scalar(meta, scale.d);
-  store_scalar(meta + 4 * n_cols, scale.d * static_cast<float>(sum));
-  store_scalar(meta + 8 * n_cols, -8 * sum);
-  store_scalar(meta + 12 * n_cols, -16 * sum);
-  store_scalar(meta + 16 * n_cols, -128 * sum);
-}
-
-template <class V>
-inline void quantize_group256(const float* x, std::byte* block, int64_t n_cols, int64_t index) {
-  auto max_bits = V::zero_i();
-  for (int i = 0; i < 256; i += 16) max_bits = V::max_abs_bits(max_bits, V::load(x + i));
-  const GroupScale scale = group_scale(V::reduce_max(max_bits));
-  std::byte* run_sums = block + 320 * n_cols + 16 * index;
-  for (int run = 0; run < 8; ++run) {
-    int32_t run_sum = 0;
-    for (int half = 0; half < 2; ++half) {
-      std::byte* codes = block + run * 32 * n_cols + 32 * index + 16 * half;
-      const int32_t sum = V::reduce_add(quantize16<V>(x + 32 * run + 16 * half, scale.inverse, codes));
-      store_scalar(block + 256 * n_cols + 4 * ((2 * run + half) * n_cols + index), -32 * sum);
-      run_sum += sum;
-    }
-    run_sums[run] = static_cast<std::byte>(run_sum & 127);
-    run_sums[8 + run] = static_cast<std::byte>(run_sum >> 7);
-  }
-  store_scalar(block + 336 * n_cols + 4 * index, scale.d);
-}
-
-// The int8 kinds; blocks past k (a weight chunk may hold two groups) are zero.
+// Writes 16 codes of x (their high and low bytes for int16) to each column's place; returns their sum.
+// inverse 0 gives zeros, also for infinities and NaN.
 template <class V, ActivationKind kKind>
-void pack_int8(const PackActivationsTask& t) {
+[[gnu::always_inline]] inline int32_t quantize16(const float* x, float inverse, std::byte* codes, int64_t low_offset) {
+  const auto q = inverse == 0.0f ? V::zero_i() : V::round_i32(V::mul(V::load(x), V::set1(inverse)));
+  if constexpr (kKind == ActivationKind::int8) {
+    V::store_i8(codes, q);
+  } else {
+    const auto high = V::shift_right7(V::add_i(q, V::set1_i(64)));
+    V::store_i8(codes, high);
+    V::store_i8(codes + low_offset, V::sub_i(q, V::shl7_add(high, V::zero_i())));
+  }
+  return V::reduce_add(q);
+}
+
+// One group of one column: codes and arrays (formats.h).
+template <class V, ActivationKind kKind>
+inline void quantize_group(const float* x, std::byte* group, int64_t n_cols, int64_t index) {
+  constexpr int64_t kTerms = kKind == ActivationKind::int8 ? 1 : 2;
+  const auto max_bits = V::max_abs_bits(V::max_abs_bits(V::zero_i(), V::load(x)), V::load(x + 16));
+  const GroupScale scale = group_scale(V::reduce_max(max_bits), static_cast<float>(activation_format(kKind).max_code));
+  std::byte* codes = group + 32 * index;
+  const int32_t s0 = quantize16<V, kKind>(x, scale.inverse, codes, 32 * n_cols);
+  const int32_t s1 = quantize16<V, kKind>(x + 16, scale.inverse, codes + 16, 32 * n_cols);
+  const int32_t s = s0 + s1;
+  const auto place = [&](GroupArray array) {
+    return group + 32 * kTerms * n_cols + 4 * (static_cast<int64_t>(array) * n_cols + index);
+  };
+  store_scalar(place(GroupArray::d), scale.d);
+  store_scalar(place(GroupArray::d_s), scale.d * static_cast<float>(s));
+  store_scalar(place(GroupArray::minus8_s), -8 * s);
+  store_scalar(place(GroupArray::minus16_s), -16 * s);
+  store_scalar(place(GroupArray::minus128_s), -128 * s);
+  store_scalar(place(GroupArray::minus32_s0), -32 * s0);
+  store_scalar(place(GroupArray::minus32_s1), -32 * s1);
+  store_scalar(place(GroupArray::d_s0), scale.d * static_cast<float>(s0));
+  store_scalar(place(GroupArray::d_s1), scale.d * static_cast<float>(s1));
+}
+
+// Groups past k (a weight chunk may hold several) are zero.
+template <class V, ActivationKind kKind>
+void pack_groups(const PackActivationsTask& t) {
   constexpr const ActivationFormat& kFormat = activation_format(kKind);
-  const int64_t n_blocks = activation_blocks(kKind, t.k);
-  const float zeros[kFormat.group_elems] = {};
+  const int64_t n_groups = activation_groups(kKind, t.k);
+  const float zeros[kGroupElems] = {};
   for (int64_t col = t.col_begin; col < t.col_end; ++col) {
     const ColumnPlace place(t, kKind, col);
     const float* x = t.x + col * t.x_stride_elems;
-    for (int64_t b = 0; b < n_blocks; ++b) {
-      std::byte* block = place.panel + b * kFormat.block_bytes_per_col * place.n_cols;
-      const float* group = b * kFormat.group_elems < t.k ? x + b * kFormat.group_elems : zeros;
-      if constexpr (kKind == ActivationKind::int8_group32)
-        quantize_group32<V>(group, block, place.n_cols, place.index);
-      else
-        quantize_group256<V>(group, block, place.n_cols, place.index);
-    }
+    for (int64_t g = 0; g < n_groups; ++g)
+      quantize_group<V, kKind>(g * kGroupElems < t.k ? x + g * kGroupElems : zeros,
+                               place.panel + g * kFormat.group_bytes_per_col * place.n_cols, place.n_cols, place.index);
   }
 }
 
 template <class V>
 void pack_activations_with(ActivationKind kind, const PackActivationsTask& t) {
-  if (kind == ActivationKind::int8_group32)
-    pack_int8<V, ActivationKind::int8_group32>(t);
+  if (kind == ActivationKind::int8)
+    pack_groups<V, ActivationKind::int8>(t);
   else
-    pack_int8<V, ActivationKind::int8_group256>(t);
+    pack_groups<V, ActivationKind::int16>(t);
 }
 
 }  // namespace

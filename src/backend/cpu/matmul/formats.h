@@ -18,38 +18,54 @@ namespace tokamak::cpu {
 inline constexpr int kPanelRows = 16;
 inline constexpr int kPanelCols = 8;
 
-enum class ActivationKind : uint8_t { f32, int8_group32, int8_group256 };
+// What a kernel reads on the activation side. int8: codes of 8 bits. int16: codes of 15 bits as two signed bytes,
+// code = 128 * high + low, low in -64..63: twice the integer work, 128 times less rounding.
+enum class ActivationKind : uint8_t { f32, int8, int16 };
 
-// A block of n columns, bytes in order:
-//   f32            n f32 values of one k
-//   int8_group32   [n][32] int8 codes, [n] f32 d, [n] f32 d * sum, then int32 [n] -8 * sum, [n] -16 * sum,
-//                  [n] -128 * sum: the start values of the integer sums of offset codes. sum = sum of the 32 codes
-//   int8_group256  8 x [n][32] int8 codes, 16 x [n] int32 -32 * (sum of 16 codes), [n][16] int8: sum of 32 codes of
-//                  the 8 runs, low 7 bits (sum & 127) x 8, then high bits (sum >> 7) x 8; [n] f32 d
+// f32: n f32 values of one k (n columns of a panel).
+// int8, int16: groups of 32 elements that share a scale, bytes in order:
+//   [n][32] codes (int16: the high bytes), for int16 [n][32] low bytes, then the arrays of GroupArray, [n] x 4 bytes
+//   each
 struct ActivationFormat {
   ActivationKind kind;
   std::string_view name;
   int group_elems;  // k must be a multiple of this
-  int k_align;      // zero blocks fill up to a multiple of this (a weight chunk may hold two groups)
-  int block_bytes_per_col;
+  int k_align;      // zero groups fill up to a multiple of this (a weight chunk may hold several groups)
+  int group_bytes_per_col;
+  int max_code;  // the largest |x| of a group becomes +-max_code
 };
 
-// In enum order.
+// Numbers that go with a group: d is what a code is worth, s the sum of the 32 codes, s0 and s1 of its halves.
+// Integers are the start values of integer sums of codes stored with that offset.
+enum class GroupArray {
+  d,           // f32
+  d_s,         // f32 d * s
+  minus8_s,    // int32
+  minus16_s,   // int32
+  minus128_s,  // int32
+  minus32_s0,  // int32
+  minus32_s1,  // int32
+  d_s0,        // f32
+  d_s1,        // f32
+};
+inline constexpr int kGroupElems = 32, kGroupArrays = 9, kGroupArrayBytes = 4 * kGroupArrays;
+
+// In enum order. int16: 127 * 128, so that both bytes of the largest code fit.
 inline constexpr auto kActivationFormats = std::to_array<ActivationFormat>({
-    {ActivationKind::f32, "f32", 1, 1, 4},
-    {ActivationKind::int8_group32, "int8_group32", 32, 64, 32 + 4 + 4 + 12},
-    {ActivationKind::int8_group256, "int8_group256", 256, 256, 256 + 64 + 16 + 4},
+    {ActivationKind::f32, "f32", 1, 1, 4, 0},
+    {ActivationKind::int8, "int8", kGroupElems, 128, kGroupElems + kGroupArrayBytes, 127},
+    {ActivationKind::int16, "int16", kGroupElems, 128, 2 * kGroupElems + kGroupArrayBytes, 127 * 128},
 });
 
 constexpr const ActivationFormat& activation_format(ActivationKind kind) {
   return kActivationFormats[static_cast<size_t>(kind)];
 }
-constexpr int64_t activation_blocks(ActivationKind kind, int64_t k) {
+constexpr int64_t activation_groups(ActivationKind kind, int64_t k) {
   const ActivationFormat& f = activation_format(kind);
   return (k + f.k_align - 1) / f.k_align * (f.k_align / f.group_elems);
 }
 constexpr int64_t activation_bytes(ActivationKind kind, int64_t n_cols, int64_t k) {
-  return n_cols * activation_blocks(kind, k) * activation_format(kind).block_bytes_per_col;
+  return n_cols * activation_groups(kind, k) * activation_format(kind).group_bytes_per_col;
 }
 
 // Packs panels [panel_begin, panel_end) of `rows` (n_rows file rows, row_bytes apart) into `out`, the base of the whole
@@ -75,7 +91,7 @@ void pack_f32(const PackWeightsTask& task);
 
 struct PackedFormat {
   DType dtype;
-  ActivationKind activation;
+  bool integer;  // codes: multiplies int8 or int16 activations; otherwise f32
   int chunk_k;
   int chunk_bytes;  // of 16 rows x chunk_k
   void (*pack)(const PackWeightsTask& task);
@@ -85,25 +101,25 @@ struct PackedFormat {
 // element 4q + i of a run of 32.
 inline constexpr auto kPackedFormats = std::to_array<PackedFormat>({
     // d, d; V[0..7], V[0..7], each byte ^ 0x80; V[j] = elements 4j..
-    {DType::q8_0, ActivationKind::int8_group32, 64, 1088, pack_q8_0},
+    {DType::q8_0, true, 64, 1088, pack_q8_0},
     // d, d; V[0..3], V[0..3]; low nibbles of V[t] = elements 4t.., high nibbles = 4t + 16..
-    {DType::q4_0, ActivationKind::int8_group32, 64, 576, pack_q4_0},
+    {DType::q4_0, true, 64, 576, pack_q4_0},
     // d, m, V[0..3]
-    {DType::q4_1, ActivationKind::int8_group32, 32, 320, pack_q4_1},
+    {DType::q4_1, true, 32, 320, pack_q4_1},
     // d, d; H, V[0..3], H, V[0..3]
-    {DType::q5_0, ActivationKind::int8_group32, 64, 704, pack_q5_0},
+    {DType::q5_0, true, 64, 704, pack_q5_0},
     // d, m, H, V[0..3]
-    {DType::q5_1, ActivationKind::int8_group32, 32, 384, pack_q5_1},
+    {DType::q5_1, true, 32, 384, pack_q5_1},
     // A, B, H: 6-bit scales and mins (pack_k.cpp), d, dmin; 4 runs of 64: V[0..7], low nibbles = first 32, high = rest
-    {DType::q4_k, ActivationKind::int8_group256, 256, 2304, pack_q4_k},
+    {DType::q4_k, true, 256, 2304, pack_q4_k},
     // as Q4_K with H (first 32), H (rest) before each V[0..7]
-    {DType::q5_k, ActivationKind::int8_group256, 256, 2816, pack_q5_k},
+    {DType::q5_k, true, 256, 2816, pack_q5_k},
     // 4 x 64 int8 scales (byte i of dword r of vector v: group 4v + i), d, 32 unused; 16 groups of 16: three vectors,
     // bits 0-5 = elements 0.., 4.., 8..; top bits = elements 12..: bits 0-1, 2-3, 4-5
-    {DType::q6_k, ActivationKind::int8_group256, 256, 3392, pack_q6_k},
-    {DType::f16, ActivationKind::f32, 1, 32, pack_f16},   // [k][16]
-    {DType::bf16, ActivationKind::f32, 1, 32, pack_f16},  // [k][16]
-    {DType::f32, ActivationKind::f32, 1, 64, pack_f32},   // [k][16]
+    {DType::q6_k, true, 256, 3392, pack_q6_k},
+    {DType::f16, false, 1, 32, pack_f16},   // [k][16]
+    {DType::bf16, false, 1, 32, pack_f16},  // [k][16]
+    {DType::f32, false, 1, 64, pack_f32},   // [k][16]
 });
 
 // Row of a type, or null: such a type is "raw". Its packed form is the file's rows themselves (no copy needed), its
@@ -115,8 +131,9 @@ constexpr const PackedFormat* find_packed_format(DType dtype) {
 }
 constexpr bool is_raw(DType dtype) { return find_packed_format(dtype) == nullptr; }
 
-constexpr ActivationKind activation_kind(DType dtype) {
-  return is_raw(dtype) ? ActivationKind::f32 : find_packed_format(dtype)->activation;
+// What multiplications with weights of this type read when the user wants `integer` (int8 or int16) activations.
+constexpr ActivationKind activation_kind(DType dtype, ActivationKind integer) {
+  return !is_raw(dtype) && find_packed_format(dtype)->integer ? integer : ActivationKind::f32;
 }
 constexpr int64_t n_panels(int64_t n_rows) { return (n_rows + kPanelRows - 1) / kPanelRows; }
 constexpr int64_t packed_chunks(const PackedFormat& f, int64_t k) { return (k + f.chunk_k - 1) / f.chunk_k; }

@@ -1,21 +1,11 @@
-#include "backend/cpu/matmul/gemm_template.h"
-#include "backend/cpu/matmul/kernel_functions.h"
 #include "backend/cpu/matmul/tile_float.h"
 #include "backend/cpu/matmul/vec_avx2.h"
 
 namespace tokamak::cpu {
 
 template <>
-void gemm_packed<DType::f16, Isa::avx2>(const GemmTask& t) {
-  run_gemm<Avx2, TileFloat<Avx2, DType::f16>>(t);
-}
-template <>
-void gemm_packed<DType::bf16, Isa::avx2>(const GemmTask& t) {
-  run_gemm<Avx2, TileFloat<Avx2, DType::bf16>>(t);
-}
-template <>
-void gemm_packed<DType::f32, Isa::avx2>(const GemmTask& t) {
-  run_gemm<Avx2, TileFloat<Avx2, DType::f32>>(t);
+std::span<const GemmTile> gemm_tiles<TileFamily::floating, ActivationKind::f32, Isa::avx2>() {
+  return kFloatTiles<Avx2>;
 }
 
 }  // namespace tokamak::cpu

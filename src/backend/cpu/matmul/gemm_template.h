@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "backend/cpu/matmul/kernel_functions.h"
 #include "backend/cpu/matmul/math_template.h"
 #include "backend/cpu/matmul/tile_common.h"
 
@@ -85,7 +86,7 @@ template <class V, class W>
 inline void compute_panels(const GemmTask& t, int64_t begin, int64_t end, int64_t col) {
   const int64_t n_chunks = packed_chunks(W::kFormat, t.k), panel_bytes = packed_panel_bytes(W::kFormat, t.k);
   const int64_t n_cols = t.n_cols - col < kPanelCols ? t.n_cols - col : kPanelCols;
-  const std::byte* panel = t.activations + col * activation_bytes(W::kFormat.activation, 1, t.k);
+  const std::byte* panel = t.activations + col * activation_bytes(W::kActivation, 1, t.k);
   alignas(64) float sums[kPanelCols * kPanelRows], up_sums[kPanelCols * kPanelRows];
   for (int64_t p = begin; p < end; ++p) {
     compute_columns<V, W>(t.weights + p * panel_bytes, panel, n_cols, n_chunks, sums);

@@ -1,7 +1,12 @@
 #include "backend/cpu/matmul/matmul.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "backend/cpu/matmul/kernels.h"
 #include "base/check.h"
@@ -73,6 +78,20 @@ void gemm_raw(const GemmKernel& kernel, DType dtype, const GemmTask& t) {
   }
 }
 
+std::vector<GemmKernel> make_kernel_table() {
+  std::vector<GemmKernel> rows;
+  for (const KernelIsa& row : kKernelIsas)
+    for (const KernelFamily& family : row.families)
+      for (const GemmTile& tile : family.tiles()) {
+        std::string name =
+            fmt::format("gemm_{}_{}{}_{}", dtype_name(tile.dtype),
+                        family.activation == ActivationKind::int16 ? "i16_" : "", row.shape, isa_name(row.isa));
+        for (char& c : name) c = static_cast<char>(std::tolower(c));
+        rows.push_back({std::move(name), tile.dtype, family.activation, row.isa, tile.run});
+      }
+  return rows;
+}
+
 }  // namespace
 
 void pack_activations(ActivationKind kind, Isa isa, const PackActivationsTask& t) {
@@ -82,15 +101,15 @@ void pack_activations(ActivationKind kind, Isa isa, const PackActivationsTask& t
   switch (isa) {
 #if defined(__x86_64__)
     case Isa::avx512:
-      return pack_int8_activations<Isa::avx512>(kind, t);
+      return pack_integer_activations<Isa::avx512>(kind, t);
     case Isa::avx2:
-      return pack_int8_activations<Isa::avx2>(kind, t);
+      return pack_integer_activations<Isa::avx2>(kind, t);
 #elif defined(__aarch64__)
     case Isa::neon:
-      return pack_int8_activations<Isa::neon>(kind, t);
+      return pack_integer_activations<Isa::neon>(kind, t);
 #endif
     default:
-      return pack_int8_activations<Isa::scalar>(kind, t);
+      return pack_integer_activations<Isa::scalar>(kind, t);
   }
 }
 
@@ -101,18 +120,19 @@ void pack_weights(DType dtype, const PackWeightsTask& t) {
     std::memcpy(t.out + static_cast<size_t>(r) * n_bytes, t.rows + static_cast<size_t>(r) * t.row_bytes, n_bytes);
 }
 
-std::span<const GemmKernel> gemm_kernels() { return kGemmKernels; }
+std::span<const GemmKernel> gemm_kernels() {
+  static const std::vector<GemmKernel> rows = make_kernel_table();
+  return rows;
+}
 
-const GemmKernel& select_gemm_kernel(DType dtype, Isa isa) {
+const GemmKernel& select_gemm_kernel(DType dtype, ActivationKind integer, Isa isa) {
   CHECK(isa_available(isa), isa_name(isa));
   const DType packed = is_raw(dtype) ? DType::f32 : dtype;
-  const GemmKernel* found = nullptr;
-  for (const GemmKernel& row : kGemmKernels)
-    if (row.dtype == packed && (row.isa == isa || row.isa == Isa::scalar)) {
-      found = &row;
-      break;
-    }
-  return *found;  // the table's static_assert promises a scalar row
+  const ActivationKind activation = activation_kind(packed, integer);
+  for (const GemmKernel& row : gemm_kernels())
+    if (row.dtype == packed && row.activation == activation && (row.isa == isa || row.isa == Isa::scalar)) return row;
+  CHECK(false, dtype_name(dtype));  // every packed format has scalar tiles (a test looks)
+  std::abort();
 }
 
 size_t gemm_scratch_bytes(DType dtype, int64_t k, bool with_up) {

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "backend/cpu/isa.h"
@@ -33,9 +34,9 @@ struct PackActivationsTask {
   std::byte* out = nullptr;
 };
 
-// Int8 kinds: per group d = max|x| / 127, code = round-to-nearest-even(x * (127 / max|x|)), never -128. A group whose
-// maximum is below 2^-120 becomes zero; one that holds an infinity or NaN becomes NaN as a whole.
-// Same bytes on every instruction set. k must be a multiple of the kind's group_elems (group32: of 32).
+// Integer kinds: per group of 32 d = max|x| / m, code = round-to-nearest-even(x * (m / max|x|)) with m = max_code of
+// the kind. A group whose maximum is below 2^-110 becomes zero; one that holds an infinity or NaN becomes NaN as a
+// whole. Same bytes on every instruction set. k must be a multiple of the kind's group_elems.
 void pack_activations(ActivationKind kind, Isa isa, const PackActivationsTask& task);
 
 // ---- Multiplication ----
@@ -68,19 +69,20 @@ struct GemmTask {
 
 using GemmFunction = void (*)(const GemmTask&);
 
-// One row of the kernel table (kernels.h). Names: gemm_<weight type>_<rows>x<columns>_<instructions>.
+// One row of the kernel table. Names: gemm_<weight type>_[i16_]<rows>x<columns>_<instructions>.
 struct GemmKernel {
-  std::string_view name;
+  std::string name;
   DType dtype;
+  ActivationKind activation;  // what GemmTask::activations must be
   Isa isa;
   GemmFunction run;
 };
 
-// All kernels this build contains, in order of preference; the last row of each dtype is scalar.
+// All kernels this build contains (kernels.h), in order of preference; the last row of each type is scalar.
 std::span<const GemmKernel> gemm_kernels();
-// The first row for the packed format of `dtype` (types without kernels of their own use F32's) that `isa` can run:
-// its own row, else scalar. The machine must have `isa`.
-const GemmKernel& select_gemm_kernel(DType dtype, Isa isa);
+// The first row for the packed format of `dtype` (types without kernels of their own use F32's) and the wanted integer
+// activations that `isa` can run: its own row, else scalar. The machine must have `isa`.
+const GemmKernel& select_gemm_kernel(DType dtype, ActivationKind integer, Isa isa);
 
 // 0 for types with kernels of their own; otherwise room for decoded rows of one panel (two with GLU).
 size_t gemm_scratch_bytes(DType dtype, int64_t k, bool with_up);

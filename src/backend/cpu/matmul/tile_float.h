@@ -2,7 +2,7 @@
 // widened exactly to f32. (Not vdpbf16ps: it rounds in its own way, no other instruction set could follow.)
 #pragma once
 
-#include "backend/cpu/matmul/tile_common.h"
+#include "backend/cpu/matmul/gemm_template.h"
 
 namespace tokamak::cpu {
 namespace {
@@ -10,6 +10,7 @@ namespace {
 template <class V, DType kType>
 struct TileFloat {
   static constexpr const PackedFormat& kFormat = *find_packed_format(kType);
+  static constexpr ActivationKind kActivation = ActivationKind::f32;
   static typename V::F load(const std::byte* w) {
     if constexpr (kType == DType::f16)
       return V::load_f16(w);
@@ -30,6 +31,13 @@ struct TileFloat {
     }
   }
 };
+
+template <class V>
+constexpr auto kFloatTiles = std::to_array<GemmTile>({
+    {DType::f16, run_gemm<V, TileFloat<V, DType::f16>>},
+    {DType::bf16, run_gemm<V, TileFloat<V, DType::bf16>>},
+    {DType::f32, run_gemm<V, TileFloat<V, DType::f32>>},
+});
 
 }  // namespace
 }  // namespace tokamak::cpu

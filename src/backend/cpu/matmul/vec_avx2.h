@@ -62,6 +62,9 @@ struct Avx2 {
     return {{_mm256_max_epi32(m.h[0], abs_bits(x.h[0])), _mm256_max_epi32(m.h[1], abs_bits(x.h[1]))}};
   }
   static I add_i(I a, I b) { return {{_mm256_add_epi32(a.h[0], b.h[0]), _mm256_add_epi32(a.h[1], b.h[1])}}; }
+  static I sub_i(I a, I b) { return {{_mm256_sub_epi32(a.h[0], b.h[0]), _mm256_sub_epi32(a.h[1], b.h[1])}}; }
+  static I set1_i(int32_t x) { return {{_mm256_set1_epi32(x), _mm256_set1_epi32(x)}}; }
+  static I shift_right7(I x) { return {{_mm256_srai_epi32(x.h[0], 7), _mm256_srai_epi32(x.h[1], 7)}}; }
   static int32_t reduce_max(I x) {
     const __m256i y = _mm256_max_epi32(x.h[0], x.h[1]);
     __m128i z = _mm_max_epi32(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));

@@ -50,6 +50,9 @@ struct Avx512 {
     return _mm512_max_epi32(m, _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7FFFFFFF)));
   }
   static I add_i(I a, I b) { return _mm512_add_epi32(a, b); }
+  static I sub_i(I a, I b) { return _mm512_sub_epi32(a, b); }
+  static I set1_i(int32_t x) { return _mm512_set1_epi32(x); }
+  static I shift_right7(I x) { return _mm512_srai_epi32(x, 7); }
   static int32_t reduce_max(I x) { return _mm512_reduce_max_epi32(x); }
   static int32_t reduce_add(I x) { return _mm512_reduce_add_epi32(x); }
   static I round_i32(F x) { return _mm512_cvtps_epi32(x); }

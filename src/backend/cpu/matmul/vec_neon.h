@@ -103,6 +103,15 @@ struct Neon {
   static I add_i(I a, I b) {
     return map_i([&](int i) { return vaddq_s32(a.q[i], b.q[i]); });
   }
+  static I sub_i(I a, I b) {
+    return map_i([&](int i) { return vsubq_s32(a.q[i], b.q[i]); });
+  }
+  static I set1_i(int32_t x) {
+    return map_i([&](int) { return vdupq_n_s32(x); });
+  }
+  static I shift_right7(I x) {
+    return map_i([&](int i) { return vshrq_n_s32(x.q[i], 7); });
+  }
   static int32_t reduce_max(I x) { return vmaxvq_s32(vmaxq_s32(vmaxq_s32(x.q[0], x.q[1]), vmaxq_s32(x.q[2], x.q[3]))); }
   static int32_t reduce_add(I x) { return vaddvq_s32(vaddq_s32(vaddq_s32(x.q[0], x.q[1]), vaddq_s32(x.q[2], x.q[3]))); }
   static I round_i32(F x) {

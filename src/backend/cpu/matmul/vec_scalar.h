@@ -116,6 +116,15 @@ struct Scalar {
   static I add_i(const I& a, const I& b) {
     return map_i([&](int i) { return a.v[i] + b.v[i]; });
   }
+  static I sub_i(const I& a, const I& b) {
+    return map_i([&](int i) { return a.v[i] - b.v[i]; });
+  }
+  static I set1_i(int32_t x) {
+    return map_i([&](int) { return x; });
+  }
+  static I shift_right7(const I& x) {
+    return map_i([&](int i) { return x.v[i] >> 7; });
+  }
   static int32_t reduce_max(const I& x) {
     int32_t m = x.v[0];
     for (int32_t v : x.v) m = v > m ? v : m;

@@ -1,0 +1,11 @@
+#include "backend/cpu/matmul/tile_block32.h"
+#include "backend/cpu/matmul/vec_avx2.h"
+
+namespace tokamak::cpu {
+
+template <>
+std::span<const GemmTile> gemm_tiles<TileFamily::block32, ActivationKind::int8, Isa::avx2>() {
+  return kBlock32Tiles<Avx2, 1>;
+}
+
+}  // namespace tokamak::cpu
