@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/golden/quant/TYPE.bin: blocks of every tensor type with the f32 values they stand for, and f32 rows with
 the bytes they encode to. The reference is the `gguf` Python package; types and directions it lacks (Q8_1, Q8_K, Q1_0,
-Q2_0, integers, F64; encoding of NVFP4) are defined here from the format descriptions, independently of the C++ code.
+Q2_0, integers, F64) are defined here from the format descriptions, independently of the C++ code.
 
 File: u32 n_decode_blocks, u32 n_encode_blocks (0: no expectation), then decode blocks, decoded f32, f32 rows, encoded
 blocks. Little-endian.
@@ -51,7 +51,7 @@ BLOCKS = {
     "Q2_0": (64, 18, [0], (2, 16)),
 }
 PLAIN = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "F64": "<f8", "I8": "<i1", "I16": "<i2", "I32": "<i4", "I64": "<i8"}
-ENCODED = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q8_1", "TQ1_0", "TQ2_0", "MXFP4", "NVFP4", "Q1_0", "Q2_0"]
+ENCODED = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q8_1", "TQ1_0", "TQ2_0", "MXFP4", "Q1_0"]
 # zero, -0, smallest and largest subnormals, smallest normal, one, largest, with both signs
 EXTREME_F16 = [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x83FF, 0x0400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF, 0x0203]
 
@@ -110,11 +110,12 @@ def decode_blocks_of(name, rng):
     sweep = np.zeros((n_sweep, n_bytes), np.uint8)  # consecutive code bytes: every byte value where room allows
     codes = np.arange(n_sweep * code_len).reshape(n_sweep, code_len) * (1 if code_len <= 32 else 5)
     sweep[:, code_start : code_start + code_len] = codes & 255
+    uniform = np.repeat(np.arange(0, 256, 17, dtype=np.uint8)[:, None], n_bytes, axis=1)  # every nibble at every place
     extreme = rng.integers(0, 256, (len(EXTREME_F16), n_bytes), dtype=np.uint8)
     extreme[0::3, code_start : code_start + code_len] = 0
     extreme[1::3, code_start : code_start + code_len] = 255
     grid = grid_sweep(name, rng)
-    groups = [random, sweep, grid, extreme]
+    groups = [random, sweep, uniform, grid, extreme]
     if name == "MXFP4":  # every exponent but NaN and the two that overflow
         scales = np.arange(253, dtype=np.uint8)
         groups = [random, np.resize(sweep, (253, n_bytes)), extreme]
@@ -164,26 +165,7 @@ def encode_rows_of(name, rng):
     return np.stack(rows).astype(np.float32) + np.float32(0)  # + 0: no -0, whose place in a minimum is not defined
 
 
-E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
-UE4M3 = np.array([m * 2.0**-9 if e == 0 else (1 + m / 8) * 2.0 ** (e - 7) for e in range(16) for m in range(8)][:127])
-
-
-def encode_nvfp4(rows):
-    out = np.zeros((len(rows), 36), np.uint8)
-    for b, row in enumerate(rows.reshape(-1, 4, 16)):
-        for r, run in enumerate(row):
-            wanted = np.float64(np.abs(run).max() / np.float32(6))
-            distance = np.abs(UE4M3 - min(wanted, 448.0))
-            code = np.flatnonzero(distance == distance.min())[-1]  # halves up
-            out[b, r] = code
-            q = np.abs(UE4M3[code] * E2M1[None, :] - run[:, None].astype(np.float64)).astype(np.float32).argmin(1)
-            out[b, 4 + 8 * r : 12 + 8 * r] = q[:8] | q[8:] << 4
-    return out
-
-
 def encode(name, rows):
-    if name == "NVFP4":
-        return encode_nvfp4(rows)
     if name == "Q8_1":
         q8_0 = gq.quantize(rows, gguf.GGMLQuantizationType.Q8_0)
         d = np.abs(rows).max(1, keepdims=True) / np.float32(127)
@@ -195,12 +177,6 @@ def encode(name, rows):
             d[:, 0] += np.abs(rows[:, j])
         bits = np.packbits(rows >= 0, axis=1, bitorder="little")
         return np.concatenate([(d / np.float32(128)).astype("<f2").view(np.uint8), bits], axis=1)
-    if name == "Q2_0":
-        d = np.abs(rows).max(1, keepdims=True)
-        x = rows * np.where(d == 0, np.float32(0), np.float32(1) / d)
-        codes = (np.sign(x) * np.floor(np.abs(x) + 0.5) + 1).astype(np.uint8).reshape(-1, 16, 4)
-        packed = (codes << np.array([0, 2, 4, 6], np.uint8)).sum(-1).astype(np.uint8)
-        return np.concatenate([d.astype("<f2").view(np.uint8), packed], axis=1)
     return gq.quantize(rows, gguf.GGMLQuantizationType[name])
 
 

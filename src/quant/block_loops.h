@@ -1,12 +1,14 @@
 // Shared by the family files: from a function on one block to a function on a row of bytes.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 
 #include "base/half.h"
 #include "quant/blocks.h"
+#include "quant/lanes.h"
 
 namespace tokamak {
 
@@ -37,10 +39,11 @@ inline float inverse_or_zero(float d) {
   return std::isfinite(inverse) ? inverse : 0.0f;
 }
 
+// n is a multiple of 4.
 inline float max_magnitude(const float* x, int n) {
-  float largest = 0.0f;
-  for (int i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(x[i]));
-  return largest;
+  F32x4 largest{};
+  for (int i = 0; i < n; i += 4) largest = max4(max4(load4(x + i), -load4(x + i)), largest);
+  return std::max({largest[0], largest[1], largest[2], largest[3]});
 }
 
 }  // namespace tokamak

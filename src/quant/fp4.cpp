@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "quant/block_loops.h"
+#include "quant/scale_search.h"
+#include "quant/table_levels.h"
 
 namespace tokamak {
 
@@ -35,13 +37,31 @@ uint8_t nearest_ue4m3(float value) {
   return static_cast<uint8_t>(std::min((field - 1) * 8 + units, 0x7E));  // units 8..16 carry into the exponent
 }
 
-// Code whose value times d is nearest to x; the lower code of equals, so +0 rather than -0.
+// Code whose value times d is nearest to x; the lower magnitude of equals, and +0 rather than -0.
 int nearest_e2m1(float x, float d) {
-  int best = 0;
-  float best_error = std::fabs(x);
-  for (int code = 1; code < 16; ++code) {
-    const float error = std::fabs(d * static_cast<float>(kDoubledE2M1[code]) - x);
-    if (error < best_error) best = code, best_error = error;
+  constexpr float middles[7] = {0.5f, 1.5f, 2.5f, 3.5f, 5.0f, 7.0f, 10.0f};  // between doubled magnitudes
+  int code = 0;
+  for (const float middle : middles) code += std::fabs(x) > middle * d;
+  return x < 0.0f && code > 0 ? code | 8 : code;
+}
+
+struct E2M1Levels {  // doubled
+  F32x4 nearest(F32x4 v) const {
+    const F32x4 level = magnitudes.nearest(max4(v, -v));
+    return v < splat4(0.0f) ? -level : level;
+  }
+  TableLevels<8> magnitudes{std::array<int8_t, 8>{0, 1, 2, 3, 4, 6, 8, 12}};
+};
+constexpr E2M1Levels kLevels;
+
+// Of the scales scale_of(first) .. scale_of(last), in units of the samples, the number of the one with the least error.
+template <class ScaleOf>
+int best_scale(const Run& run, int first, int last, ScaleOf&& scale_of) {
+  int best = first;
+  float best_gain = -1.0f;
+  for (int number = first; number <= last; ++number) {
+    const float scale = scale_of(number), gain = moments_of(kLevels, run, inverse_or_zero(scale)).gain_of(scale);
+    if (gain > best_gain) best_gain = gain, best = number;
   }
   return best;
 }
@@ -68,12 +88,18 @@ void decode_nvfp4(const std::byte* blocks, int64_t n_blocks, float* out) {
   });
 }
 
-// The exponent is floor(log2(max)) - 2, so that the largest magnitude falls on 4 .. 8 and at most clips to 6.
-void encode_mxfp4(const float* x, int64_t n_blocks, const float*, std::byte* blocks) {
-  encode_blocks<BlockMXFP4, DType::mxfp4>(x, n_blocks, blocks, [](const float* xb, BlockMXFP4& block) {
+// The exponent is floor(log2(max)) - 2, so that the largest magnitude falls on 4 .. 8 and at most clips to 6. With
+// importance, the best exponent around it.
+void encode_mxfp4(const float* x, int64_t n_blocks, const float* importance, std::byte* blocks) {
+  encode_blocks<BlockMXFP4, DType::mxfp4>(x, n_blocks, blocks, [&](const float* xb, BlockMXFP4& block) {
     const float largest = max_magnitude(xb, 32);
-    const float exponent = largest > 0.0f ? std::floor(std::log2(largest)) - 2.0f + 127.0f : 0.0f;
-    block.e = static_cast<uint8_t>(std::max(exponent, 0.0f));
+    int e = largest > 0.0f ? std::max(static_cast<int>(std::floor(std::log2(largest))) - 2 + 127, 0) : 0;
+    if (importance && largest > 0.0f) {
+      const Samples<32> samples(xb, importance + (xb - x));
+      e = best_scale(run_of(samples, 0, 32), std::max(e - 3, 0), std::min(e + 1, 252),
+                     [&](int exponent) { return std::ldexp(1.0f, exponent - 128 - samples.exponent); });
+    }
+    block.e = static_cast<uint8_t>(e);
     const float d = half_of_e8m0(block.e);
     for (int j = 0; j < 32; ++j) {
       const int q = nearest_e2m1(xb[j], d);
@@ -82,10 +108,20 @@ void encode_mxfp4(const float* x, int64_t n_blocks, const float*, std::byte* blo
   });
 }
 
-void encode_nvfp4(const float* x, int64_t n_blocks, const float*, std::byte* blocks) {
-  encode_blocks<BlockNVFP4, DType::nvfp4>(x, n_blocks, blocks, [](const float* xb, BlockNVFP4& block) {
+// The best of the scales around a sixth of the largest magnitude (which would fall on the last code): up to twice as
+// large, or smaller with the largest elements cut off.
+void encode_nvfp4(const float* x, int64_t n_blocks, const float* importance, std::byte* blocks) {
+  encode_blocks<BlockNVFP4, DType::nvfp4>(x, n_blocks, blocks, [&](const float* xb, BlockNVFP4& block) {
+    const Samples<64> samples(xb, importance ? importance + (xb - x) : nullptr);
     for (int run = 0; run < 4; ++run) {
-      block.scales[run] = nearest_ue4m3(max_magnitude(xb + 16 * run, 16) / 6.0f);
+      const int middle = nearest_ue4m3(max_magnitude(xb + 16 * run, 16) / 6.0f);
+      const auto scale_of = [&](int code) {
+        return std::ldexp(half_of_ue4m3(static_cast<uint8_t>(code)), -samples.exponent);
+      };
+      const int code = middle == 0x7E ? middle
+                                      : best_scale(run_of(samples, 16 * run, 16), std::max(middle - 4, 0),
+                                                   std::min(middle + 9, 0x7E), scale_of);
+      block.scales[run] = static_cast<uint8_t>(code);
       const float d = half_of_ue4m3(block.scales[run]);
       for (int j = 0; j < 16; ++j) {
         const int q = nearest_e2m1(xb[16 * run + j], d);

@@ -1,5 +1,6 @@
 // Blocks of E2M1 four-bit floats under an 8-bit floating-point scale.
-// Encoders take the scale from the block's largest magnitude, codes by nearest value, and ignore importance.
+// MXFP4 takes its scale from the block's largest magnitude, as the `gguf` package does, and searches it when importance
+// is given; NVFP4 always searches. Codes by nearest value.
 // Signatures and meaning: struct Codec in codecs.h; layouts: blocks.h.
 #pragma once
 

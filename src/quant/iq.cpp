@@ -1,8 +1,5 @@
 #include "quant/iq.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "quant/block_loops.h"
 #include "quant/iq_tables.h"
 
@@ -150,52 +147,6 @@ void decode_iq4_xs(const std::byte* blocks, int64_t n_blocks, float* out) {
       const float scale = d * static_cast<float>(code - 32);
       for (int j = 0; j < 32; ++j)
         y[32 * g + j] = scale * static_cast<float>(kIq4Values[run_nibble(block.qs + 16 * g, j)]);
-    }
-  });
-}
-
-namespace {
-
-int nearest_iq4(float x) {  // the lower code of equals
-  int best = 0;
-  for (int code = 1; code < 16; ++code)
-    if (std::fabs(x - static_cast<float>(kIq4Values[code])) < std::fabs(x - static_cast<float>(kIq4Values[best])))
-      best = code;
-  return best;
-}
-
-// The d whose nearest table entries explain most of sum w x^2. Candidates put the element of largest magnitude near
-// -127 or near 113, the two ends of the table.
-float fit_iq4_scale(const float* x, const float* importance) {
-  float extreme = 0.0f;
-  for (int j = 0; j < 32; ++j)
-    if (std::fabs(x[j]) > std::fabs(extreme)) extreme = x[j];
-  if (extreme == 0.0f) return 0.0f;
-  double best_d = 0.0, best_gain = -1.0;
-  for (int step = -16; step <= 16; ++step) {
-    const float end = static_cast<float>(step < 0 ? kIq4Values[0] - (step + 8) : kIq4Values[15] + (step - 8));
-    const float inverse = end / extreme;
-    double xv = 0.0, vv = 0.0;
-    for (int j = 0; j < 32; ++j) {
-      const double value = kIq4Values[nearest_iq4(x[j] * inverse)];
-      const double w = importance ? static_cast<double>(importance[j]) : 1.0;
-      xv += w * x[j] * value;
-      vv += w * value * value;
-    }
-    if (vv > 0.0 && xv * xv / vv > best_gain) best_gain = xv * xv / vv, best_d = xv / vv;
-  }
-  return static_cast<float>(best_d);
-}
-
-}  // namespace
-
-void encode_iq4_nl(const float* x, int64_t n_blocks, const float* importance, std::byte* blocks) {
-  encode_blocks<BlockIQ4_NL, DType::iq4_nl>(x, n_blocks, blocks, [&](const float* xb, BlockIQ4_NL& block) {
-    block.d = f32_to_f16(fit_iq4_scale(xb, importance ? importance + (xb - x) : nullptr));
-    const float inverse = inverse_or_zero(f16_to_f32(block.d));
-    for (int j = 0; j < 32; ++j) {
-      const int q = nearest_iq4(xb[j] * inverse);
-      block.qs[j % 16] |= static_cast<uint8_t>(j < 16 ? q : q << 4);
     }
   });
 }

@@ -17,7 +17,8 @@ void make_runs(const Samples<kElems>& samples, Run (&runs)[groups]) {
 }
 template <int groups>
 void make_affine_runs(const Samples<kElems>& samples, AffineRun (&runs)[groups]) {
-  for (int g = 0; g < groups; ++g) runs[g] = affine_run(run_of(samples, kElems / groups * g, kElems / groups));
+  for (int g = 0; g < groups; ++g)
+    runs[g] = affine_run(run_of(samples, kElems / groups * g, kElems / groups), MinSign::not_negative);
 }
 
 // codes[n] = nearest levels of x * inverse + offset.
@@ -138,31 +139,22 @@ void encode_block_q6_k(const Samples<kElems>& samples, BlockQ6_K& block) {
   pack_two_bits(codes, block.qh);
 }
 
-template <class Block, DType type, class EncodeBlock>
-void encode_samples(const float* x, int64_t n_blocks, const float* importance, std::byte* blocks,
-                    EncodeBlock&& encode_block) {
-  encode_blocks<Block, type>(x, n_blocks, blocks, [&](const float* xb, Block& block) {
-    const Samples<kElems> samples(xb, importance ? importance + (xb - x) : nullptr);
-    encode_block(samples, block);
-  });
-}
-
 }  // namespace
 
 void encode_q2_k(const float* x, int64_t n_blocks, const float* importance, std::byte* blocks) {
-  encode_samples<BlockQ2_K, DType::q2_k>(x, n_blocks, importance, blocks, encode_block_q2_k);
+  encode_samples<kElems, BlockQ2_K, DType::q2_k>(x, n_blocks, importance, blocks, encode_block_q2_k);
 }
 void encode_q3_k(const float* x, int64_t n_blocks, const float* importance, std::byte* blocks) {
-  encode_samples<BlockQ3_K, DType::q3_k>(x, n_blocks, importance, blocks, encode_block_q3_k);
+  encode_samples<kElems, BlockQ3_K, DType::q3_k>(x, n_blocks, importance, blocks, encode_block_q3_k);
 }
 void encode_q4_k(const float* x, int64_t n_blocks, const float* importance, std::byte* blocks) {
-  encode_samples<BlockQ4_K, DType::q4_k>(x, n_blocks, importance, blocks, encode_block_q4_k);
+  encode_samples<kElems, BlockQ4_K, DType::q4_k>(x, n_blocks, importance, blocks, encode_block_q4_k);
 }
 void encode_q5_k(const float* x, int64_t n_blocks, const float* importance, std::byte* blocks) {
-  encode_samples<BlockQ5_K, DType::q5_k>(x, n_blocks, importance, blocks, encode_block_q5_k);
+  encode_samples<kElems, BlockQ5_K, DType::q5_k>(x, n_blocks, importance, blocks, encode_block_q5_k);
 }
 void encode_q6_k(const float* x, int64_t n_blocks, const float* importance, std::byte* blocks) {
-  encode_samples<BlockQ6_K, DType::q6_k>(x, n_blocks, importance, blocks, encode_block_q6_k);
+  encode_samples<kElems, BlockQ6_K, DType::q6_k>(x, n_blocks, importance, blocks, encode_block_q6_k);
 }
 
 }  // namespace tokamak

@@ -59,4 +59,15 @@ inline F16Scale rounded_scale(double scale, int exponent) {
   return {code, static_cast<float>(std::ldexp(static_cast<double>(f16_to_f32(code)), -exponent))};
 }
 
+// encode_block(const Samples<n>&, Block&) for every block of n elements.
+template <int n, class Block, DType type, class EncodeBlock>
+void encode_samples(const float* x, int64_t n_blocks, const float* importance, std::byte* blocks,
+                    EncodeBlock&& encode_block) {
+  static_assert(n == dtype_row(type).block_elems);
+  encode_blocks<Block, type>(x, n_blocks, blocks, [&](const float* xb, Block& block) {
+    const Samples<n> samples(xb, importance ? importance + (xb - x) : nullptr);
+    encode_block(samples, block);
+  });
+}
+
 }  // namespace tokamak

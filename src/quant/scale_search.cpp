@@ -10,8 +10,8 @@ float weighted_squares(const Run& run) {
   return sum4(sum);
 }
 
-AffineRun affine_run(const Run& run) {
-  F32x4 w{}, x{}, low{}, high = splat4(run.x[0]);
+AffineRun affine_run(const Run& run, MinSign min_sign) {
+  F32x4 w{}, x{}, high = splat4(run.x[0]), low = min_sign == MinSign::any ? high : F32x4{};
   for (int i = 0; i < run.n; i += 4) {
     const F32x4 v = load4(run.x + i);
     w += load4(run.w + i);
@@ -19,8 +19,12 @@ AffineRun affine_run(const Run& run) {
     low = min4(v, low);
     high = max4(v, high);
   }
-  return {run, sum4(w), sum4(x), std::min({low[0], low[1], low[2], low[3]}),
-          std::max({high[0], high[1], high[2], high[3]})};
+  return {run,
+          sum4(w),
+          sum4(x),
+          std::min({low[0], low[1], low[2], low[3]}),
+          std::max({high[0], high[1], high[2], high[3]}),
+          min_sign};
 }
 
 AffineMoments affine_moments(const AffineRun& group, float inverse, float offset, float q_max) {
@@ -38,19 +42,23 @@ AffineMoments affine_moments(const AffineRun& group, float inverse, float offset
 
 namespace {
 
-// The least-squares line through the codes, with min >= 0 and scale >= 0.
+// The least-squares line through the codes, within the allowed signs.
 ScaleAndMin refit(const AffineRun& run, const AffineMoments& m) {
   const float det = run.w * m.qq - m.q * m.q;
-  if (!(det > 0.0f)) return {0.0f, std::fmax(-run.x / run.w, 0.0f)};  // one code for all: the mean
-  const ScaleAndMin fit{(run.w * m.xq - run.x * m.q) / det, (m.q * m.xq - m.qq * run.x) / det};
-  if (fit.min >= 0.0f) return {std::fmax(fit.scale, 0.0f), fit.min};
-  return {std::fmax(m.xq / m.qq, 0.0f), 0.0f};
+  if (det > 1e-6f * run.w * m.qq) {
+    const ScaleAndMin fit{(run.w * m.xq - run.x * m.q) / det, (m.q * m.xq - m.qq * run.x) / det};
+    if (fit.scale >= 0.0f && (fit.min >= 0.0f || run.min_sign == MinSign::any)) return fit;
+  } else if (run.min_sign == MinSign::any) {  // one code for all
+    return {0.0f, -run.x / run.w};
+  }
+  return {m.qq > 0.0f ? std::fmax(m.xq / m.qq, 0.0f) : 0.0f, 0.0f};
 }
 
 }  // namespace
 
 ScaleAndMin fit_scale_and_min(const AffineRun& run, float q_max, const AffineCandidates& candidates) {
-  ScaleAndMin best{0.0f, std::fmax(-run.x / run.w, 0.0f)};
+  ScaleAndMin best{0.0f, -run.x / run.w};  // one value for all
+  if (run.min_sign == MinSign::not_negative) best.min = std::fmax(best.min, 0.0f);
   float best_gain = affine_gain(run, {}, best);
   if (!(run.high > run.low)) return best;
   const auto consider = [&](const AffineMoments& m) {
@@ -61,13 +69,14 @@ ScaleAndMin fit_scale_and_min(const AffineRun& run, float q_max, const AffineCan
     best = fit;
     return true;
   };
+  const bool low_end_moves = run.low < 0.0f || run.min_sign == MinSign::any;
   const float span = run.high - run.low, step = (candidates.t_high - candidates.t_low) / candidates.n_steps;
   for (int i = 0; i <= candidates.n_steps; ++i) {
     const float t = candidates.t_low + step * static_cast<float>(i), inverse = (q_max + t) / span;
     const float offset = -run.low * inverse;
     // What does not fit is cut off at the top, or at the bottom unless that is the fixed 0.
     consider(affine_moments(run, inverse, offset, q_max));
-    if (t > 0.0f && run.low < 0.0f) consider(affine_moments(run, inverse, offset - t, q_max));
+    if (t > 0.0f && low_end_moves) consider(affine_moments(run, inverse, offset - t, q_max));
   }
   for (int round = 0; round < 2 && consider(affine_moments(run, best, q_max)); ++round) {
   }

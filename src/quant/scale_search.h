@@ -135,7 +135,9 @@ GroupScales<groups> fit_group_scales(const Levels& levels, const Run (&runs)[gro
   return best;
 }
 
-// --- y = scale * q - min, q in [0, q_max], scale and min >= 0.
+// --- y = scale * q - min, q in [0, q_max], scale >= 0; min >= 0 unless the type stores its sign.
+
+enum class MinSign { not_negative, any };
 
 struct ScaleAndMin {
   float scale, min;
@@ -147,10 +149,11 @@ struct AffineMoments {
 };
 struct AffineRun {
   Run run;
-  float w, x;  // sum w, sum w x
-  float low, high;
+  float w, x;       // sum w, sum w x
+  float low, high;  // the range of x, 0 included where min cannot be negative
+  MinSign min_sign;
 };
-AffineRun affine_run(const Run& run);
+AffineRun affine_run(const Run& run, MinSign min_sign);
 AffineMoments affine_moments(const AffineRun& run, float inverse, float offset,
                              float q_max);  // q near x inverse + offset
 inline AffineMoments affine_moments(const AffineRun& run, ScaleAndMin fit, float q_max) {
@@ -162,7 +165,7 @@ inline float affine_gain(const AffineRun& run, const AffineMoments& m, ScaleAndM
   const float s = fit.scale, d = fit.min;
   return s * (2.0f * m.xq - s * m.qq + 2.0f * d * m.q) - d * (2.0f * run.x + d * run.w);
 }
-// Candidate steps span the range of the run (with 0) over q_max + t, t from t_low to t_high in n_steps.
+// Candidate steps span the range of the run over q_max + t, t from t_low to t_high in n_steps.
 struct AffineCandidates {
   float t_low, t_high;
   int n_steps;
