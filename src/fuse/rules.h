@@ -4,7 +4,7 @@
 // match it through fuse/matcher.h; a backend adds no pattern of its own, it only says which rules it has kernels for.
 // Non-goals: reordering nodes, rewriting them. A fused group keeps its members.
 //
-// Source of the patterns, labels and conditions: facts/fusion.md 1.2 and 1.5.
+// Labels are those that published fusion statistics of other engines use, so that counts compare.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // Layout, all little-endian: "GGUF", u32 version, u64 n_tensors, u64 n_kv, then n_kv times (string key, u32 type,
 // value), then n_tensors times (string name, u32 n_dims, u64 dims[n_dims] innermost first, u32 dtype, u64 offset), then
 // padding to the alignment, then the tensor data. A string is u64 n_bytes and the bytes; an array is u32 type, u64
-// count, elements. Source: facts/gguf.md, section 4.
+// count, elements. Source: the GGUF specification (ggml-org/ggml, docs/gguf.md).
 #pragma once
 
 #include <array>

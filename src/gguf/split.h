@@ -1,6 +1,6 @@
 // Models split over several files: NAME-00001-of-00003.gguf and so on. Keys split.no (from 0), split.count and
 // split.tensors.count stand in every part; the first part has the metadata and may hold no tensor.
-// Source: facts/gguf.md, section 4, row "split files".
+// Source: the GGUF specification (ggml-org/ggml, docs/gguf.md), file names; the keys as gguf-split writes them.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The op table: names, arity, attributes, shape rules and costs. Meaning in exact words: backend/reference.
-// Source of names and semantics: facts/ops.md.
+// Names are those of ggml where it has the op, so that labels and counts compare.
 #pragma once
 
 #include <array>

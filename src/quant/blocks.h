@@ -1,7 +1,7 @@
 // The bytes of one block of each quantized type, in file order. Byte order is little-endian. Sizes are bytes.
 // d, dmin, m and s are binary16 codes unless stated; q is the stored code of an element; j counts elements of a block.
 // Structs have alignment 1 or 2 in memory but a file promises neither: read them with load_block.
-// Source: facts/tensor_types.md, section 3.
+// Source: the decoders of the `gguf` Python package (gguf/quants.py), which the golden files hold us to.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // The tensor types: ids are GGUF's. One row per type; everything else about a type is derived from its row.
-// Source: facts/tensor_types.md; block layouts are documented beside their decoders in quant/.
+// Source: the GGUF specification and the `gguf` Python package (constants.py); block layouts are documented beside
+// their decoders in quant/.
 #pragma once
 
 #include <array>

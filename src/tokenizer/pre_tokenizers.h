@@ -1,5 +1,5 @@
 // How text is cut into pieces before byte-level BPE merges: one row per value of tokenizer.ggml.pre.
-// Sources: facts/gguf.md 4.3; the patterns are those of the models' own tokenizer.json files.
+// Source: the names are those of the GGUF format; the patterns, those of the models' own tokenizer.json files.
 #pragma once
 
 #include <array>

@@ -13,7 +13,7 @@ namespace {
 enum class TextRole : uint8_t { eot, eom, end, fim_pre, fim_suf, fim_mid, fim_pad, fim_rep, fim_sep };
 
 // Texts that mean the same in every vocabulary that has them as a control or user-defined token. Of several texts for
-// one role the first that is present counts. Source: the tokenizer files of the models named in facts/gguf.md.
+// one role the first that is present counts. Source: the models' own tokenizer files.
 struct RoleText {
   std::string_view text;
   TextRole role;
@@ -78,7 +78,7 @@ constexpr auto kRoleTexts = std::to_array<RoleText>({
     {"<file_sep>", TextRole::fim_sep},
 });
 
-// Ids that a kind has when the file names none. Source: facts/gguf.md 4.2.
+// Ids that a kind has when the file names none. Source: the defaults of the original tokenizers.
 struct DefaultIds {
   std::string_view model;
   int32_t bos, eos, unk;

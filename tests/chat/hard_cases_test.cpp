@@ -1,4 +1,4 @@
-// hard_cases.md 13, 15, 16, 17, and the bounds that hold against hostile templates.
+// Hard cases 13, 15, 16, 17, and the bounds that hold against hostile templates.
 #include <gtest/gtest.h>
 
 #include "chat/chat_template.h"

@@ -51,8 +51,7 @@ TEST(Matcher, CountsOnModels) {
                     {"SCALE+TANH+SCALE", 1}}));
 }
 
-// The published counts of a backend without rope and matmul rules: llama 5, qwen3 9, gemma2 5 + 4
-// (facts/fusion.md 1.6).
+// The published counts of a backend without rope and matmul rules: llama 5, qwen3 9, gemma2 5 + 4.
 TEST(Matcher, VetoedRulesFallBackToShorterOnes) {
   EXPECT_EQ(counts(model_graph({}), without_rope)["RMS_NORM+MUL"], 5);
   EXPECT_EQ(counts(model_graph({.qk_norm = true}), without_rope)["RMS_NORM+MUL"], 9);

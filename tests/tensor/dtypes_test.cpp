@@ -15,7 +15,7 @@ struct Hand {
   std::string_view name;
   int block_elems, block_bytes;
 };
-// Typed from the GGUF description (facts/tensor_types.md, section 3), not from the table under test.
+// Typed from the GGUF description (the `gguf` package), not from the table under test.
 constexpr Hand kByHand[] = {
     {0, "F32", 1, 4},         {1, "F16", 1, 2},         {2, "Q4_0", 32, 18},      {3, "Q4_1", 32, 20},
     {6, "Q5_0", 32, 22},      {7, "Q5_1", 32, 24},      {8, "Q8_0", 32, 34},      {9, "Q8_1", 32, 36},
