@@ -21,13 +21,21 @@ int32_t KvPages::add_sequence() {
   return static_cast<int32_t>(sequences_.size() - 1);
 }
 
+size_t KvPages::index_of(int32_t seq_id) const {
+  CHECK(contains(seq_id), seq_id);
+  return static_cast<size_t>(seq_id);
+}
+
+int64_t KvPages::n_tokens(int32_t seq_id) const { return sequences_[index_of(seq_id)].n_tokens; }
+std::span<const int32_t> KvPages::pages(int32_t seq_id) const { return sequences_[index_of(seq_id)].pages; }
+
 void KvPages::free_sequence(int32_t seq_id) {
   truncate(seq_id, 0);
-  sequences_[static_cast<size_t>(seq_id)].in_use = false;
+  sequences_[index_of(seq_id)].in_use = false;
 }
 
 Result<void> KvPages::extend(int32_t seq_id, int64_t n) {
-  Sequence& sequence = sequences_[static_cast<size_t>(seq_id)];
+  Sequence& sequence = sequences_[index_of(seq_id)];
   const auto full = [&] {
     return Error{.code = ErrorCode::context_full,
                  .what = fmt::format("{} tokens do not fit into the context of {} ({} are free)", sequence.n_tokens + n,
@@ -48,7 +56,7 @@ Result<void> KvPages::extend(int32_t seq_id, int64_t n) {
 }
 
 void KvPages::truncate(int32_t seq_id, int64_t n) {
-  Sequence& sequence = sequences_[static_cast<size_t>(seq_id)];
+  Sequence& sequence = sequences_[index_of(seq_id)];
   CHECK(n <= sequence.n_tokens, n, sequence.n_tokens);
   const auto keep = static_cast<size_t>(div_round_up(n, page_size_));
   while (sequence.pages.size() > keep) {

@@ -19,11 +19,16 @@ class KvPages {
 
   // A new, empty sequence; ids of freed ones are used again.
   int32_t add_sequence();
+  // True between add_sequence() and free_sequence(). All other functions CHECK it.
+  bool contains(int32_t seq_id) const {
+    return seq_id >= 0 && static_cast<size_t>(seq_id) < sequences_.size() &&
+           sequences_[static_cast<size_t>(seq_id)].in_use;
+  }
   void free_sequence(int32_t seq_id);
 
   // Tokens the sequence holds.
-  int64_t n_tokens(int32_t seq_id) const { return sequences_[static_cast<size_t>(seq_id)].n_tokens; }
-  std::span<const int32_t> pages(int32_t seq_id) const { return sequences_[static_cast<size_t>(seq_id)].pages; }
+  int64_t n_tokens(int32_t seq_id) const;
+  std::span<const int32_t> pages(int32_t seq_id) const;
 
   // Makes room for `n` more tokens. Fails with context_full and changes nothing when the cache is full.
   Result<void> extend(int32_t seq_id, int64_t n);
@@ -42,6 +47,8 @@ class KvPages {
     int64_t n_tokens = 0;
     bool in_use = false;
   };
+  size_t index_of(int32_t seq_id) const;
+
   int64_t page_size_;
   int64_t max_tokens_;
   int64_t n_tokens_ = 0;       // over all sequences

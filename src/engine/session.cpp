@@ -17,16 +17,32 @@ Error out_of_range(std::string_view what, int64_t value, int64_t low, int64_t hi
                .where = std::string(what)};
 }
 
+// For a context whose keys and values find no room.
+Result<std::unique_ptr<KvCache>> make_kv(Backend& backend, const KvConfig& config, int64_t n_ctx) try {
+  auto kv = backend.make_kv(config);
+  if (!kv && kv.error().code == ErrorCode::out_of_memory) {
+    kv.error().where = fmt::format("KV cache for {} tokens of context", n_ctx);
+    kv.error().hint = "lower --ctx-size, or use --cache-type q8_0";
+  }
+  return kv;
+} catch (const std::exception&) {  // bad_alloc, length_error
+  return Error{.code = ErrorCode::out_of_memory,
+               .what = "cannot be reserved",
+               .where = fmt::format("KV cache for {} tokens of context", n_ctx),
+               .hint = "lower --ctx-size"};
+}
+
 Result<SessionOptions> complete(const Model& model, SessionOptions options) {
   const int64_t n_ctx_train = model.hparams().n_ctx_train;
   if (options.n_ctx == 0) options.n_ctx = std::min(n_ctx_train, kDefaultContext);
   if (options.n_ctx < 1 || options.n_ctx > arch::kMaxContext)
-    return out_of_range("context size", options.n_ctx, 1, arch::kMaxContext);
-  if (options.n_batch < 1 || options.n_batch > 65536) return out_of_range("batch size", options.n_batch, 1, 65536);
+    return out_of_range("context size (--ctx-size)", options.n_ctx, 1, arch::kMaxContext);
+  if (options.n_batch < 1 || options.n_batch > 65536)
+    return out_of_range("batch size (--batch)", options.n_batch, 1, 65536);
   if (options.page_size < 16 || options.page_size > 4096 || options.page_size % 16 != 0)
     return Error{.code = ErrorCode::bad_argument,
                  .what = fmt::format("{} is not a multiple of 16 in 16..4096", options.page_size),
-                 .where = "page size"};
+                 .where = "page size (--page-size)"};
   if (options.kv_type != DType::f32 && options.kv_type != DType::f16 && options.kv_type != DType::q8_0)
     return Error{.code = ErrorCode::bad_argument,
                  .what = fmt::format("{} is not a KV cache type", dtype_name(options.kv_type)),
@@ -84,7 +100,7 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> mo
         }};
   };
   std::unique_ptr<Weights> weights = TRY(backend->load(graph, lookup, progress));
-  std::unique_ptr<KvCache> kv = TRY(backend->make_kv(config));
+  std::unique_ptr<KvCache> kv = TRY(make_kv(*backend, config, options.n_ctx));
   return std::unique_ptr<Session>(
       new Session(std::move(model), std::move(options), std::move(backend), std::move(weights), std::move(kv)));
 }
@@ -103,10 +119,21 @@ Result<Program*> Session::program(int64_t n_tokens, int64_t n_outputs) {
   return programs_.front().program.get();
 }
 
+Result<void> Session::check_sequence(int32_t seq_id) const {
+  if (pages_.contains(seq_id)) return {};
+  return Error{.code = ErrorCode::bad_argument,
+               .what = "no such sequence in this session",
+               .where = fmt::format("sequence {}", seq_id),
+               .hint = "use an id that add_sequence() returned and that is not freed"};
+}
+
 Result<void> Session::check_batch(std::span<const SequenceTokens> batch) const {
   int64_t n_tokens = 0;
   const int64_t n_vocab = model_->hparams().n_vocab;
+  std::vector<int32_t> seq_ids;
   for (const SequenceTokens& entry : batch) {
+    TRY(check_sequence(entry.seq_id));
+    seq_ids.push_back(entry.seq_id);
     n_tokens += static_cast<int64_t>(entry.tokens.size());
     for (size_t i = 0; i < entry.tokens.size(); ++i)
       if (entry.tokens[i] < 0 || entry.tokens[i] >= n_vocab)
@@ -114,6 +141,12 @@ Result<void> Session::check_batch(std::span<const SequenceTokens> batch) const {
                      .what = fmt::format("token id {} is outside 0..{}", entry.tokens[i], n_vocab - 1),
                      .where = fmt::format("token {} of the batch", i)};
   }
+  std::ranges::sort(seq_ids);
+  if (const auto twice = std::ranges::adjacent_find(seq_ids); twice != seq_ids.end())
+    return Error{.code = ErrorCode::bad_argument,
+                 .what = "stands in the batch more than once",
+                 .where = fmt::format("sequence {}", *twice),
+                 .hint = "join its tokens into one entry"};
   if (n_tokens < 1 || n_tokens > options_.n_batch)
     return out_of_range("tokens in one step", n_tokens, 1, options_.n_batch);
   return {};
@@ -177,6 +210,7 @@ Result<std::span<const float>> Session::prefill(int32_t seq_id, std::span<const 
                                                 const Progress& progress) {
   if (tokens.empty())
     return Error{.code = ErrorCode::bad_argument, .what = "the prompt is empty", .hint = "give at least one token"};
+  TRY(check_sequence(seq_id));
   // Fails before any work is done when the prompt cannot fit.
   TRY(pages_.extend(seq_id, static_cast<int64_t>(tokens.size())));
   pages_.truncate(seq_id, n_tokens(seq_id) - static_cast<int64_t>(tokens.size()));

@@ -54,14 +54,15 @@ class Session {
   int64_t n_ctx() const { return options_.n_ctx; }
 
   int32_t add_sequence() { return pages_.add_sequence(); }
+  // These need a sequence of this session (CHECKed).
   void free_sequence(int32_t seq_id) { pages_.free_sequence(seq_id); }
   int64_t n_tokens(int32_t seq_id) const { return pages_.n_tokens(seq_id); }
   // Forgets everything after the first `n` tokens.
   void truncate(int32_t seq_id, int64_t n) { pages_.truncate(seq_id, n); }
 
   // One step over at most n_batch tokens. Returns f32 [n_outputs, n_vocab] in batch order, valid until the next call.
-  // On error the sequences are as before. Errors: context_full, bad_argument (token id, too many tokens),
-  // device_failed.
+  // On error the sequences are as before. Errors: context_full, bad_argument (token id, too many tokens, a sequence
+  // that is unknown or twice in the batch), device_failed.
   Result<std::span<const float>> forward(std::span<const SequenceTokens> batch);
 
   // Any number of tokens of one sequence in chunks of n_batch; logits of the last one. `progress` after each chunk.
@@ -82,6 +83,7 @@ class Session {
 
   Session(std::shared_ptr<const Model> model, SessionOptions options, std::unique_ptr<Backend> backend,
           std::unique_ptr<Weights> weights, std::unique_ptr<KvCache> kv);
+  Result<void> check_sequence(int32_t seq_id) const;
   Result<void> check_batch(std::span<const SequenceTokens> batch) const;
   void fill_inputs(std::span<const SequenceTokens> batch);
 

@@ -163,6 +163,29 @@ TEST(SessionErrorsTest, TokenOutsideTheVocabularyIsRefused) {
   }
 }
 
+TEST(SessionErrorsTest, UnknownAndRepeatedSequencesAreRefused) {
+  auto session = open_session(test::write_tiny_model({}), {});
+  const int32_t a = session->add_sequence(), b = session->add_sequence();
+  const std::vector<int32_t> tokens = {1, 2, 3};
+  const auto refused = [&](const std::vector<SequenceTokens>& batch) {
+    const auto logits = session->forward(batch);
+    if (logits) return std::string("accepted");
+    EXPECT_EQ(logits.error().code, ErrorCode::bad_argument);
+    return logits.error().message();
+  };
+  for (int32_t unknown : {-1, b + 1, INT32_MAX, INT32_MIN}) {
+    EXPECT_NE(refused({{a, tokens}, {unknown, tokens}}).find("no such sequence"), std::string::npos) << unknown;
+    EXPECT_FALSE(session->prefill(unknown, tokens));
+  }
+  EXPECT_NE(refused({{a, tokens}, {b, tokens}, {a, tokens}}).find("sequence 0: stands in the batch more than once"),
+            std::string::npos);
+  EXPECT_EQ(session->n_tokens(a), 0);
+  EXPECT_EQ(session->n_tokens(b), 0);
+  session->free_sequence(b);
+  EXPECT_NE(refused({{b, tokens}}).find("no such sequence"), std::string::npos);
+  EXPECT_TRUE(session->forward(std::vector<SequenceTokens>{{a, tokens}}));
+}
+
 TEST(SessionErrorsTest, OptionsOutOfRangeAreNamed) {
   const auto path = test::write_tiny_model({});
   const auto model = Model::open(path);
