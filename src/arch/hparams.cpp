@@ -1,10 +1,12 @@
 #include "arch/hparams.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "arch/architectures.h"
+#include "ir/limits.h"
 
 namespace tokamak::arch {
 
@@ -97,8 +99,14 @@ Result<void> read_layers(const Keys& keys, Hparams& hp) {
   const auto n_head_kv = TRY(keys.per_layer("attention.head_count_kv", n_head, hp.n_layer, kMaxHeads));
   const auto n_ff = TRY(keys.per_layer("feed_forward_length", {}, hp.n_layer, kMaxWidth));
   const int64_t head_dim = hp.n_embd / n_head[0];
-  hp.head_dim_k = TRY(keys.size_or("attention.key_length", head_dim, kMaxHeadDim));
-  hp.head_dim_v = TRY(keys.size_or("attention.value_length", head_dim, kMaxHeadDim));
+  hp.head_dim_k = TRY(keys.size_or("attention.key_length", head_dim, kMaxWidth));
+  hp.head_dim_v = TRY(keys.size_or("attention.value_length", head_dim, kMaxWidth));
+  for (const auto& [n, name] : {std::pair(hp.head_dim_k, "key_length"), {hp.head_dim_v, "value_length"}})
+    if (n < 1 || n > ir::kMaxHeadDim)
+      return Error{.code = ErrorCode::unsupported,
+                   .what = fmt::format("attention heads of {} dimensions", n),
+                   .where = keys.key(std::string("attention.") + name),
+                   .hint = fmt::format("heads have 1 to {}", ir::kMaxHeadDim)};
   const ir::RopeParams rope = TRY(read_rope(keys, hp));
   for (size_t i = 0; i < n_head.size(); ++i) {
     if (n_head[i] % n_head_kv[i] != 0)

@@ -33,7 +33,7 @@ struct Hparams {
 };
 
 // Largest values accepted, so that no product of sizes can overflow.
-inline constexpr int64_t kMaxLayers = 512, kMaxHeads = 4096, kMaxHeadDim = 4096, kMaxWidth = int64_t{1} << 20;
+inline constexpr int64_t kMaxLayers = 512, kMaxHeads = 4096, kMaxWidth = int64_t{1} << 20;
 inline constexpr int64_t kMaxVocab = int64_t{1} << 26, kMaxContext = int64_t{1} << 30;
 
 // Errors: unsupported (unknown architecture, naming the known ones; a feature not built yet), bad_metadata.

@@ -98,7 +98,6 @@ class Program {
   virtual const ir::Graph& graph() const = 0;  // after all passes
   virtual std::vector<StepReport> steps() const = 0;
   virtual void set_profiling(bool on) = 0;  // times each step; costs a barrier per step
-  virtual uint64_t workspace_bytes() const = 0;
 };
 
 struct CompileOptions {

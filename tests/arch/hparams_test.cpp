@@ -109,6 +109,20 @@ TEST(HparamsTest, HeadsThatCannotBeSharedEvenly) {
   EXPECT_NE(message.find("4 query heads cannot share 3"), std::string::npos) << message;
 }
 
+TEST(HparamsTest, HeadsThatNoBackendTakes) {
+  for (const char* key : {"key_length", "value_length"}) {
+    const std::string name = std::string("llama.attention.") + key;
+    const auto of = [&](uint32_t n) { return KeySet{.extra = [=](GgufWriter& w) { w.add(name, n); }}; };
+    EXPECT_TRUE(read(of(1024)));
+    EXPECT_NE(refusal(of(1026)).find(name + ": attention heads of 1026 dimensions (heads have 1 to 1024)"),
+              std::string::npos);
+  }
+  const auto more_heads_than_dimensions = [](GgufWriter& w) { w.add("llama.attention.head_count", uint32_t{16}); };
+  EXPECT_NE(
+      refusal({.skip = "attention.head_count", .extra = more_heads_than_dimensions}).find("heads of 0 dimensions"),
+      std::string::npos);
+}
+
 TEST(HparamsTest, UnknownFamilyListsTheKnownOnes) {
   const std::string message = refusal({.arch = "llama9"});
   EXPECT_NE(message.find("llama9"), std::string::npos);

@@ -72,7 +72,6 @@ class CpuProgram : public Program {
   const ir::Graph& graph() const override { return graph_; }
   std::vector<StepReport> steps() const override;
   void set_profiling(bool on) override { profiling_ = on; }
-  uint64_t workspace_bytes() const override { return arena_bytes_; }
 
  private:
   void run_profiled(const RunContext& context);

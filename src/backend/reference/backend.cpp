@@ -75,11 +75,6 @@ class ReferenceProgram : public Program {
 
   const ir::Graph& graph() const override { return graph_; }
   void set_profiling(bool on) override { profiling_ = on; }
-  uint64_t workspace_bytes() const override {
-    uint64_t n_bytes = 0;
-    for (const auto& buffer : buffers_) n_bytes += buffer.size() * sizeof(float);
-    return n_bytes;
-  }
   std::vector<StepReport> steps() const override {
     std::vector<StepReport> out;
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {

@@ -17,6 +17,7 @@
 
 #include "base/buffer.h"
 #include "base/result.h"
+#include "ir/limits.h"
 #include "tensor/dtypes.h"
 
 namespace tokamak::cpu {
@@ -24,7 +25,7 @@ namespace tokamak::cpu {
 enum class KvRole : uint8_t { keys, values };
 
 inline constexpr int64_t kSlotGroup = 16;  // slots that share vectors
-inline constexpr int64_t kMaxHeadDim = 1024;
+using ir::kMaxHeadDim;
 inline constexpr int64_t kKvScaleDims = 32;  // dimensions per q8_0 scale
 
 // Where everything lies; bytes unless said otherwise. Plain data, made by make_kv_layout.
