@@ -134,12 +134,13 @@ class BpeEncoder final : public SegmentEncoder {
                "tokenizer: " + std::to_string(n) + " byte values have no token; text with them loses these bytes");
   }
 
-  void encode(std::string_view text, std::vector<int32_t>& out) const override {
+  size_t encode(std::string_view text, std::vector<int32_t>& out) const override {
     MergeScratch scratch;
+    size_t n_lost = 0;
     constexpr size_t kPart = size_t{1} << 30;  // bounds the offsets of the regex library and of the merge symbols
     while (!text.empty()) {
       const size_t n_valid = valid_utf8_prefix(text.substr(0, kPart));
-      encode_valid(text.substr(0, n_valid), scratch, out);
+      n_lost += encode_valid(text.substr(0, n_valid), scratch, out);
       text.remove_prefix(n_valid);
       size_t n_ill = 0;
       while (n_ill < text.size() && n_ill < kPart) {
@@ -147,48 +148,59 @@ class BpeEncoder final : public SegmentEncoder {
         if (c.valid) break;
         n_ill += c.n_bytes;
       }
-      if (n_ill) encode_piece(text.substr(0, n_ill), scratch, out);
+      if (n_ill) n_lost += encode_piece(text.substr(0, n_ill), scratch, out);
       text.remove_prefix(n_ill);
     }
+    return n_lost;
   }
 
  private:
-  void encode_valid(std::string_view text, MergeScratch& scratch, std::vector<int32_t>& out) const {
+  // These return the number of lost bytes.
+  size_t encode_valid(std::string_view text, MergeScratch& scratch, std::vector<int32_t>& out) const {
     std::string changed;
     if (lowercase_) text = changed = to_lower(text);
     if (pre_.nfc && !is_ascii(text)) text = changed = to_nfc(text);
     if (pre_.escape) text = changed = escape_spaces(text);
-    for (const std::string_view piece : splitter_.split(text)) encode_piece(piece, scratch, out);
+    size_t n_lost = 0;
+    for (const std::string_view piece : splitter_.split(text)) n_lost += encode_piece(piece, scratch, out);
+    return n_lost;
   }
 
-  void encode_piece(std::string_view piece, MergeScratch& scratch, std::vector<int32_t>& out) const {
+  size_t encode_piece(std::string_view piece, MergeScratch& scratch, std::vector<int32_t>& out) const {
     if (pre_.characters) return encode_characters(piece, scratch, out);
     if (piece.size() == 1) {
-      if (const int32_t id = letter_ids_[static_cast<uint8_t>(piece[0])]; id != kNoToken) out.push_back(id);
-      return;
+      const int32_t id = letter_ids_[static_cast<uint8_t>(piece[0])];
+      if (id != kNoToken) out.push_back(id);
+      return id == kNoToken ? 1 : 0;
     }
     std::string spelled;  // the piece in byte letters; needed only to look up texts
     if (pre_.ignore_merges || by_token_rank_)
       for (const char c : piece) spelled += letters_[static_cast<uint8_t>(c)];
     if (pre_.ignore_merges)
-      if (const int32_t id = vocab_.find(spelled); id != kNoToken) return out.push_back(id);
+      if (const int32_t id = vocab_.find(spelled); id != kNoToken) return out.push_back(id), 0;
     scratch.symbols.clear();
     uint32_t begin = 0;
+    size_t n_lost = 0;
     for (const char c : piece) {
       const uint8_t byte = static_cast<uint8_t>(c);
       const uint32_t n_bytes = static_cast<uint32_t>(letters_[byte].size());
-      if (letter_ids_[byte] != kNoToken) scratch.symbols.push_back({letter_ids_[byte], begin, n_bytes, -1, -1});
+      if (letter_ids_[byte] != kNoToken)
+        scratch.symbols.push_back({letter_ids_[byte], begin, n_bytes, -1, -1});
+      else
+        ++n_lost;
       begin += n_bytes;
     }
     merge(spelled, scratch);
     for_each_symbol(scratch, [&](const MergeSymbol& symbol) { out.push_back(symbol.id); });
+    return n_lost;
   }
 
   // `characters` rows: symbols are UTF-8 characters.
-  void encode_characters(std::string_view piece, MergeScratch& scratch, std::vector<int32_t>& out) const {
+  size_t encode_characters(std::string_view piece, MergeScratch& scratch, std::vector<int32_t>& out) const {
     if (pre_.ignore_merges)
-      if (const int32_t id = vocab_.find(piece); id != kNoToken) return out.push_back(id);
+      if (const int32_t id = vocab_.find(piece); id != kNoToken) return out.push_back(id), 0;
     scratch.symbols.clear();
+    size_t n_lost = 0;
     for (size_t i = 0; i < piece.size();) {
       const Utf8Char c = decode_utf8(piece, i);
       const int32_t id = c.valid ? vocab_.find(piece.substr(i, c.n_bytes)) : kNoToken;
@@ -201,10 +213,12 @@ class BpeEncoder final : public SegmentEncoder {
       const std::string_view bytes = piece.substr(symbol.begin, symbol.n_bytes);
       const bool known = std::all_of(bytes.begin(), bytes.end(),
                                      [&](char c) { return vocab_.byte_token(static_cast<uint8_t>(c)) != kNoToken; });
+      if (!known) n_lost += bytes.size();
       if (!known && unk_ != kNoToken) out.push_back(unk_);
       if (known)
         for (const char c : bytes) out.push_back(vocab_.byte_token(static_cast<uint8_t>(c)));
     });
+    return n_lost;
   }
 
   void merge(std::string_view spelled, MergeScratch& scratch) const {

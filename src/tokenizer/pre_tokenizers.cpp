@@ -78,11 +78,12 @@ constexpr SplitRules kYoutu{
          R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
          R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
          R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)")}};
-constexpr SplitRules kAfmoe{"afmoe",
-                            {{{SplitKind::group_numbers, ""},
-                              regex("[一-\u9FFF㐀-䶿\uF900-\uFAFF\u3040-ゟ゠-ヿ･-ﾟ⼀-\u2FDFเ-\u0E7F\u0E80-\u0EFFក-"
-                                    "\u17FFက-႟ꩠ-ꩿꧠ-\uA9FF가-\uD7AFᄀ-ᇿ]+"),
-                              regex(kDeepseek3Tail)}}};
+constexpr SplitRules kAfmoe{
+    "afmoe",
+    {{{SplitKind::group_numbers, ""},
+      regex("[一-\u9FFF㐀-䶿\uF900-\uFAFF\u3040-ゟ゠-ヿ･-ﾟ⼀-\u2FDFเ-\u0E7F\u0E80-\u0EFFក-"
+            "\u17FFက-႟ꩠ-ꩿꧠ-\uA9FF가-\uD7AFᄀ-ᇿ]+"),
+      regex(kDeepseek3Tail)}}};
 // Classes minus Han are written as complements: [^ other general categories, Han ]. PCRE2 reads a bare \p{Han} as
 // Script_Extensions, which has CJK punctuation too.
 constexpr SplitRules kKimiK2{

@@ -16,8 +16,9 @@ namespace tokamak {
 class SegmentEncoder {
  public:
   virtual ~SegmentEncoder() = default;
-  // Appends the ids of `text`, any bytes; what happens to ill-formed UTF-8 is said at the factories.
-  virtual void encode(std::string_view text, std::vector<int32_t>& out) const = 0;
+  // Appends the ids of `text`, any bytes; what happens to ill-formed UTF-8 is said at the factories. Returns how many
+  // bytes (of the text as normalised) no token stands for: dropped, or behind unk.
+  virtual size_t encode(std::string_view text, std::vector<int32_t>& out) const = 0;
 };
 
 // Byte-level BPE (or, for rows with `characters`, BPE over UTF-8 characters with byte tokens as fallback).
@@ -30,7 +31,7 @@ Result<std::unique_ptr<SegmentEncoder>> make_bpe_encoder(const Vocab& vocab, con
 
 // SentencePiece BPE: spaces become U+2581, pairs merge by the score of the joined token, characters that are no token
 // (and ill-formed bytes) become byte tokens, or unk where a byte token is missing.
-//   add_space_prefix  each segment that is not empty gets a leading space (the "legacy" rule, facts/gguf.md 4.2)
+//   add_space_prefix  each segment that is not empty gets a leading space (what Hugging Face calls `legacy`)
 // Errors: bad_vocab without scores.
 Result<std::unique_ptr<SegmentEncoder>> make_spm_encoder(const Vocab& vocab, bool add_space_prefix, int32_t unk);
 

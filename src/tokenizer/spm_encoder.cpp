@@ -39,8 +39,8 @@ class SpmEncoder final : public SegmentEncoder {
     }
   }
 
-  void encode(std::string_view text, std::vector<int32_t>& out) const override {
-    if (text.empty()) return;
+  size_t encode(std::string_view text, std::vector<int32_t>& out) const override {
+    if (text.empty()) return 0;
     std::string escaped;
     escaped.reserve(text.size() + text.size() / 2 + kSpaceMark.size());
     if (add_space_prefix_) escaped += kSpaceMark;
@@ -51,11 +51,13 @@ class SpmEncoder final : public SegmentEncoder {
         escaped += c;
     }
     MergeScratch scratch;
+    size_t n_lost = 0;
     for (std::string_view rest = escaped; !rest.empty();) {
       const size_t n = word_length(rest);
-      encode_part(rest.substr(0, n), scratch, out);
+      n_lost += encode_part(rest.substr(0, n), scratch, out);
       rest.remove_prefix(n);
     }
+    return n_lost;
   }
 
  private:
@@ -88,7 +90,8 @@ class SpmEncoder final : public SegmentEncoder {
     return n;
   }
 
-  void encode_part(std::string_view text, MergeScratch& scratch, std::vector<int32_t>& out) const {
+  // Returns the number of lost bytes.
+  size_t encode_part(std::string_view text, MergeScratch& scratch, std::vector<int32_t>& out) const {
     scratch.symbols.clear();
     for (size_t i = 0; i < text.size();) {
       const Utf8Char c = decode_utf8(text, i);
@@ -104,13 +107,16 @@ class SpmEncoder final : public SegmentEncoder {
       return {id, {key << 32 | static_cast<uint32_t>(l.id), static_cast<uint32_t>(r.id)}};
     });
     bool last_unknown = false;
+    size_t n_lost = 0;
     for (int32_t i = scratch.symbols.empty() ? -1 : 0; i >= 0; i = scratch.symbols[static_cast<size_t>(i)].next) {
       const MergeSymbol& symbol = scratch.symbols[static_cast<size_t>(i)];
       if (symbol.id != kNoToken) out.push_back(symbol.id);
       const bool unknown = symbol.id == kNoToken && !append_bytes(text.substr(symbol.begin, symbol.n_bytes), out);
       if (unknown && !last_unknown && unk_ != kNoToken) out.push_back(unk_);
+      if (unknown) n_lost += symbol.n_bytes;
       last_unknown = unknown;
     }
+    return n_lost;
   }
 
   // False, and nothing appended, when the vocabulary lacks one of the bytes.

@@ -142,7 +142,7 @@ Result<Tokenizer> Tokenizer::create(VocabSource source) {
 void Tokenizer::set_flags(const VocabSource& source) {
   const bool spm = kind_ == TokenizerKind::spm;
   add_bos_ = source.add_bos.value_or(spm || pre_->add_bos);
-  if (source.model == "gemma4") add_bos_ = true;  // its files carry a wrong flag (facts/gguf.md 4.2)
+  if (source.model == "gemma4") add_bos_ = true;  // its files say no, the model wants one
   add_eos_ = source.add_eos.value_or(false);
   add_sep_ = source.add_sep.value_or(!spm && pre_->add_sep);
   add_space_prefix_ = spm && source.add_space_prefix.value_or(true);
@@ -174,9 +174,14 @@ void Tokenizer::index_added_tokens() {
   }
 }
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options,
+                                       size_t* n_lost_bytes) const {
   std::vector<int32_t> out;
-  if (kind_ == TokenizerKind::none) return out;
+  size_t n_lost = 0;
+  if (kind_ == TokenizerKind::none) {
+    if (n_lost_bytes != nullptr) *n_lost_bytes = text.size();
+    return out;
+  }
   out.reserve(text.size() / 3 + 4);
   const auto add = [&](bool wanted, int32_t id) {
     if (options.add_special && wanted && id != kNoToken) out.push_back(id);
@@ -189,12 +194,13 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
       at = added_.next_start(text, at + 1);
       continue;
     }
-    if (at > segment) encoder_->encode(text.substr(segment, at - segment), out);
+    if (at > segment) n_lost += encoder_->encode(text.substr(segment, at - segment), out);
     out.push_back(match->id);
     segment = at + match->n_bytes;
     at = added_.next_start(text, segment);
   }
-  if (segment < text.size()) encoder_->encode(text.substr(segment), out);
+  if (segment < text.size()) n_lost += encoder_->encode(text.substr(segment), out);
+  if (n_lost_bytes != nullptr) *n_lost_bytes = n_lost;
   add(add_eos_, roles_.eos);
   add(add_sep_, roles_.sep);
   return out;

@@ -40,7 +40,9 @@ class Tokenizer {
   static Result<Tokenizer> create(VocabSource source);
 
   // Any bytes. Longest added tokens first, from the left; the text between them is encoded on its own.
-  std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
+  // `n_lost_bytes`, if given, becomes the number of bytes that no token stands for (a vocabulary without all bytes).
+  std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {},
+                              size_t* n_lost_bytes = nullptr) const;
 
   // Valid UTF-8: every ill-formed part (a cut character, a lone byte token) becomes one U+FFFD per maximal subpart.
   // Ids outside the vocabulary add nothing.
@@ -79,7 +81,6 @@ class Tokenizer {
   void set_flags(const VocabSource& source);
   void index_added_tokens();
   void append_bytes(int32_t id, std::string& out) const;
-  friend class StreamDecoder;
 
   TokenizerKind kind_ = TokenizerKind::none;
   int32_t n_vocab_ = 0;

@@ -176,6 +176,25 @@ TEST(TokenizerEncode, BytesWithoutALetterAreDroppedWithAWarningAtLoad) {
   EXPECT_THAT(lines, Contains(HasSubstr("1 merges name no token")));
 }
 
+TEST(TokenizerEncode, LostBytesAreCounted) {
+  const auto n_lost = [](const VocabSource& source, std::string_view text) {
+    size_t n = 77;
+    test::make_tokenizer(source).encode(text, {}, &n);
+    return n;
+  };
+  const VocabSource letters{.model = "gpt2", .pre = "gpt-2", .tokens = {"a", "b", "ab"}, .merges = {"a b"}};
+  EXPECT_EQ(n_lost(letters, "ab"), 0u);
+  EXPECT_EQ(n_lost(letters, "a-b\xFFé"), 4u);
+  const VocabSource pieces{.model = "llama",
+                           .tokens = {"<unk>", "<s>", "</s>", "a"},
+                           .scores = {0, 0, 0, 0},
+                           .types = {2, 3, 3, 1},
+                           .add_space_prefix = false};
+  EXPECT_EQ(n_lost(pieces, "aéa漢"), 5u);
+  EXPECT_EQ(n_lost(test::small_spm({"a"}), "aé\xFF"), 0u);
+  EXPECT_EQ(n_lost({.model = "no_vocab"}, "abc"), 3u);
+}
+
 TEST(TokenizerEncode, InvalidUtf8KeepsItsBytes) {
   for (const char* pre : {"gpt-2", "qwen2", "deepseek-v3", "tiny_aya"}) {
     const Tokenizer tokenizer = test::make_tokenizer(test::golden_bpe(pre));
