@@ -2,7 +2,7 @@
 # Builds and runs everything that proves the build. Usage: ./test.sh [quick|full|nightly]
 #   quick    unit tests of the release build (the inner loop, below 2 minutes after a build)
 #   full     default, and what CI runs: quick, source checks, sanitizers, scalar and AVX2 kernels, a short fuzz run
-#   nightly  full, the Python oracles, ARM tests under the emulator, and 10 minutes of fuzzing per target
+#   nightly  full, clang-tidy, the Python oracles, ARM tests under the emulator, and 10 minutes of fuzzing per target
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 mode=${1:-full}
@@ -16,7 +16,8 @@ say() { printf '\n== %s\n' "$*"; }
 
 say "packages"
 scripts/setup.sh build models test
-if [[ $mode == nightly ]]; then scripts/setup.sh cross lint; fi
+if [[ $mode != quick ]]; then scripts/setup.sh lint; fi
+if [[ $mode == nightly ]]; then scripts/setup.sh cross tidy; fi
 
 say "release build"
 cmake --preset release -DTOKAMAK_TESTS=ON >/dev/null
@@ -24,6 +25,7 @@ cmake --build --preset release -- --quiet
 
 if [[ $mode != quick ]]; then
   say "source checks"
+  scripts/lint.sh format
   scripts/check_includes.sh
   scripts/check_symbols.sh build/release
   scripts/check_docs.sh build/release
@@ -41,6 +43,8 @@ if [[ $mode != quick ]]; then
 fi
 
 if [[ $mode == nightly ]]; then
+  say "clang-tidy"
+  scripts/lint.sh tidy build/release
   say "oracles"
   scripts/oracles.sh --check
   say "ARM kernels under the emulator"

@@ -46,8 +46,9 @@ TEST(Settings, ErrorsNameFlagValueAndRange) {
   EXPECT_EQ(error_of("--temp", "1e6"), "--temp: '1e6' is out of range (a number from 0 to 100, default 0.8)");
   EXPECT_EQ(error_of("--top-k", "1.5"),
             "--top-k: '1.5' is not a whole number (a whole number from -1 to 2147483647, default 40)");
-  EXPECT_EQ(error_of("--isa", "avx21"),
-            "--isa: 'avx21' is not a choice, did you mean avx2? (one of auto, scalar, avx2, avx512, neon, default auto)");
+  EXPECT_EQ(
+      error_of("--isa", "avx21"),
+      "--isa: 'avx21' is not a choice, did you mean avx2? (one of auto, scalar, avx2, avx512, neon, default auto)");
   EXPECT_EQ(error_of("--raw", "maybe"), "--raw: 'maybe' is neither on nor off (on or off, default off)");
 }
 
