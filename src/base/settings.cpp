@@ -105,6 +105,13 @@ SettingValue default_value(const Setting& setting) {
 size_t row_of(const Setting& setting) { return static_cast<size_t>(&setting - settings().data()); }
 
 Error unknown_flag(std::string_view name, uint16_t scopes) {
+  if (const Setting* elsewhere = find_setting(name); elsewhere != nullptr && name.starts_with("--")) {
+    std::string commands;
+    for (const ScopeRow& row : tokamak::scopes())
+      if ((row.scope & elsewhere->scopes) != 0) commands += (commands.empty() ? "" : ", ") + std::string(row.command);
+    return Error{ErrorCode::bad_argument, "this command has no such flag", std::string(name),
+                 "it belongs to: " + commands + "; --help lists the flags of this one"};
+  }
   std::vector<std::string_view> known;
   for (const Setting& s : settings()) {
     if ((s.scopes & scopes) == 0) continue;

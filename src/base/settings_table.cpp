@@ -117,6 +117,8 @@ constexpr auto kSettings = std::to_array<Setting>({
      "Codes that the inputs of quantized matrices are rounded to; int8 is faster and less exact."},
     {"--no-fusion", "", "", "", flag, 0, 0, "", "off", kCompute, kMachine, false,
      "Run every op by itself instead of fused groups."},
+    {"--check-tensors", "", "", "", flag, 0, 0, "", "off", kCompute | kScopeInspect, kMachine, false,
+     "Read every weight first and refuse infinities and NaN, naming tensor, row and block."},
     {"--dump-ir", "", "", "", text, 0, 0, "", "", kScopeRun | kScopeExplain, kMachine, false,
      "Print the graph after a pass (`after:fuse`) and leave."},
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <optional>
 
@@ -13,6 +15,12 @@
 namespace tokamak::cli {
 
 namespace {
+// The home folder for a leading "~/".
+std::string expand_home(const std::string& path) {
+  const char* home = std::getenv("HOME");
+  return path.starts_with("~/") && home != nullptr ? home + path.substr(1) : path;
+}
+
 constexpr std::string_view kPrompt = "> ", kContinued = "... ", kBlock = "\"\"\"";
 
 class Chat {
@@ -24,7 +32,8 @@ class Chat {
   // The commands. Errors are shown and the chat goes on.
   Result<void> help(const std::string&);
   Result<void> clear(const std::string&);
-  Result<void> save(const std::string& path);
+  Result<void> save(const std::string& path) { return write(path, false); }
+  Result<void> save_over(const std::string& path) { return write(path, true); }
   Result<void> again(const std::string&);
   Result<void> system(const std::string& text);
   Result<void> multi(const std::string& first_line);
@@ -34,10 +43,12 @@ class Chat {
  private:
   enum class Input : uint8_t { message, end, interrupt };
   Input read_message(std::string& message);
-  Input read_block(std::string& message);
+  void read_block(std::string& message);
+  Input read_more(std::string& message, std::string& line);
   Input read(std::string_view prompt, std::string& line);
   void obey(const std::string& line);
   void show(const std::function<Result<Answer>(const OutputCallback&)>& make);
+  Result<void> write(const std::string& given, bool replace);
   std::string transcript(bool as_json) const;
 
   Conversation& conversation_;
@@ -56,8 +67,9 @@ constexpr auto kChatCommands = std::to_array<ChatCommand>({
     {"/clear", "", "forget the conversation, keep the system message", &Chat::clear},
     {"/regen", "", "answer the last message again", &Chat::again},
     {"/system", "TEXT", "set the system message; without text there is none", &Chat::system},
-    {"/multi", "", "write several lines; a line \"\"\" ends them", &Chat::multi},
+    {"/multi", "", "write several lines; a line \"\"\" or Ctrl-D ends them, Ctrl-C drops them", &Chat::multi},
     {"/save", "FILE", "write the conversation; as JSON messages when FILE ends in .json", &Chat::save},
+    {"/save!", "FILE", "the same, also when FILE exists", &Chat::save_over},
     {"/stats", "", "speed, context and memory", &Chat::stats},
     {"/exit", "", "leave (so does Ctrl-D)", &Chat::leave},
 });
@@ -74,24 +86,30 @@ Chat::Input Chat::read(std::string_view prompt, std::string& line) {
   return Input::end;
 }
 
-Chat::Input Chat::read_block(std::string& message) {
-  for (std::string line;;) {
-    if (const Input input = read(kContinued, line); input != Input::message) return input;
-    if (line == kBlock) return Input::message;
-    message += (message.empty() ? "" : "\n") + line;
-  }
+Chat::Input Chat::read_more(std::string& message, std::string& line) {
+  const Input input = read(kContinued, line);
+  if (input != Input::interrupt) return input;
+  message.clear();
+  talk_line("[dropped]");
+  return Input::end;
 }
 
-// One message: a line, lines that end in a backslash and the one after them, or a block between lines """.
+void Chat::read_block(std::string& message) {
+  for (std::string line; read_more(message, line) == Input::message && line != kBlock;)
+    message += (message.empty() ? "" : "\n") + line;
+}
+
+// One message: a line, lines that end in a backslash and the one after them, or a block between lines """. The end of
+// input ends a message of several lines; Ctrl-C leaves it empty.
 Chat::Input Chat::read_message(std::string& message) {
   message.clear();
   std::string line;
   if (const Input input = read(kPrompt, line); input != Input::message) return input;
-  if (line == kBlock) return read_block(message);
+  if (line == kBlock) return read_block(message), Input::message;
   while (line.ends_with('\\')) {
     line.back() = '\n';
     message += line;
-    if (const Input input = read(kContinued, line); input != Input::message) return input;
+    if (read_more(message, line) != Input::message) return Input::message;
   }
   message += line;
   return Input::message;
@@ -110,6 +128,8 @@ void Chat::show(const std::function<Result<Answer>(const OutputCallback&)>& make
     if (last_->reason == FinishReason::context_full)
       talk_line("[the context is full: /clear starts anew, --ctx-size sets its size]");
   } else if (answer.error().code != ErrorCode::cancelled) {
+    if (answer.error().code == ErrorCode::context_full)
+      answer.error().hint = "shorten the message, start anew with /clear, or raise --ctx-size";
     talk_line("tokamak: " + answer.error().message());
   }
 }
@@ -175,7 +195,8 @@ Result<void> Chat::system(const std::string& text) {
 
 Result<void> Chat::multi(const std::string& first_line) {
   std::string message = first_line;
-  if (read_block(message) != Input::message || message.empty()) return {};
+  read_block(message);
+  if (message.empty()) return {};
   show([&](const OutputCallback& output) { return conversation_.answer(message, output); });
   return {};
 }
@@ -190,8 +211,15 @@ std::string Chat::transcript(bool as_json) const {
   return as_json ? json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n" : text;
 }
 
-Result<void> Chat::save(const std::string& path) {
-  if (path.empty()) return Error{.code = ErrorCode::bad_argument, .what = "a file name must follow", .where = "/save"};
+Result<void> Chat::write(const std::string& given, bool replace) {
+  if (given.empty()) return Error{.code = ErrorCode::bad_argument, .what = "a file name must follow", .where = "/save"};
+  const std::string path = expand_home(given);
+  std::error_code ignored;
+  if (!replace && std::filesystem::is_regular_file(path, ignored))
+    return Error{.code = ErrorCode::bad_argument,
+                 .what = "the file exists",
+                 .where = path,
+                 .hint = fmt::format("/save! {} replaces it", given)};
   const std::string text = transcript(path.ends_with(".json"));
   OutputFile file = TRY(OutputFile::create(path));
   TRY(file.write(std::as_bytes(std::span(text))));

@@ -12,6 +12,7 @@
 namespace tokamak::cli {
 
 struct Arguments {
+  Scope scope;  // of the command
   SettingValues values;
   std::vector<std::string> words;  // what is no flag: the model first
 };

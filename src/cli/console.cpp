@@ -15,15 +15,30 @@ namespace tokamak::cli {
 
 namespace {
 constexpr int kInterruptStatus = error_row(ErrorCode::cancelled).exit_status;
+constexpr int kLostFileStatus = error_row(ErrorCode::io_failed).exit_status;
+constexpr std::string_view kReset = "\x1b[0m\n";
 constexpr auto kQuietTime = std::chrono::milliseconds(300);
 std::atomic<int> interrupts = 0;
 int write_errno = 0;
 
 extern "C" void on_interrupt(int) {
   if (interrupts.fetch_add(1) == 0) return;
-  constexpr std::string_view kReset = "\x1b[0m\n";
   if (isatty(STDERR_FILENO) && write(STDERR_FILENO, kReset.data(), kReset.size()) < 0) _exit(kInterruptStatus);
   _exit(kInterruptStatus);
+}
+
+// Reading a page that the file no longer has. Other bus errors are faults of ours or of the machine and keep their
+// meaning: the instruction is tried again without a handler.
+extern "C" void on_bus_error(int signal, siginfo_t* info, void*) {
+  if (info->si_code != BUS_ADRERR) {
+    std::signal(signal, SIG_DFL);
+    return;
+  }
+  constexpr std::string_view kText =
+      "tokamak: a model file was truncated or its disk went away while it was in use (restore the file, run again)\n";
+  if (isatty(STDERR_FILENO) && write(STDERR_FILENO, kReset.data(), kReset.size()) < 0) _exit(kLostFileStatus);
+  if (write(STDERR_FILENO, kText.data(), kText.size()) < 0) _exit(kLostFileStatus);
+  _exit(kLostFileStatus);
 }
 }  // namespace
 
@@ -64,6 +79,12 @@ void catch_interrupts() {
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
+}
+void catch_lost_files() {
+  struct sigaction action {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &action, nullptr);
 }
 bool interrupted() { return interrupts > 0; }
 void clear_interrupt() { interrupts = 0; }

@@ -29,6 +29,10 @@ void catch_interrupts();
 bool interrupted();
 void clear_interrupt();
 
+// From now on the loss of a mapped file (truncated, or on a disk that is gone) ends the program with one sentence and
+// the status of io_failed, instead of a bare SIGBUS. Why: docs/rationale/mapped_files.md.
+void catch_lost_files();
+
 // A bar on standard error when that is a terminal and the work takes a while, and nothing otherwise. Gone when the
 // object is.
 class ProgressBar {

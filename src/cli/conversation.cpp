@@ -1,8 +1,9 @@
 #include "cli/conversation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <fstream>
-#include <sstream>
+#include <utility>
 
 #include "cli/console.h"
 #include "cli/input.h"
@@ -27,6 +28,19 @@ void set_reasoning(OutputOptions& output, const std::string& source, std::string
   if (!output.starts_in_reasoning && source.find(kThinkEnd) == std::string::npos) return;
   output.reasoning_start = kThinkStart;
   output.reasoning_end = kThinkEnd;
+}
+// A file, or an error that also names the templates we know.
+Result<std::string> read_template(const std::string& path) {
+  auto source = read_file(path);
+  if (source || source.error().code != ErrorCode::not_found) return source;
+  std::vector<std::string_view> names;
+  for (const NamedTemplate& row : named_templates()) names.push_back(row.name);
+  const std::string_view near = nearest_name(path, names);
+  return Error{
+      .code = ErrorCode::not_found,
+      .what = "is neither a known chat template nor a file",
+      .where = path,
+      .hint = near.empty() ? fmt::format("known: {}", fmt::join(names, ", ")) : fmt::format("did you mean {}?", near)};
 }
 }  // namespace
 
@@ -85,7 +99,9 @@ Result<Answer> Conversation::complete(const OutputCallback& output) {
     if (event.kind == OutputKind::reasoning) answer.reasoning += event.text;
     return output(event);
   };
-  answer.result = TRY(generate_from(session_.model().tokenizer().encode(prompt, encode), options, keep));
+  const std::vector<int32_t> tokens = session_.model().tokenizer().encode(prompt, encode, &answer.n_lost_bytes);
+  if (answer.n_lost_bytes > 0 && !std::exchange(has_warned_, true)) talk_line(lost_bytes_text(answer.n_lost_bytes));
+  answer.result = TRY(generate_from(tokens, options, keep));
   ChatMessage message{.role = "assistant", .content = answer.text};
   if (!answer.reasoning.empty()) message.reasoning_content = answer.reasoning;
   messages_.push_back(std::move(message));
@@ -118,7 +134,7 @@ Result<std::optional<ChatTemplate>> choose_template(const SettingValues& values,
     if (const NamedTemplate* named = find_named_template(wanted))
       source = named->source;
     else
-      source = wanted.find('{') != std::string::npos ? wanted : TRY(read_file(wanted));
+      source = wanted.find('{') != std::string::npos ? wanted : TRY(read_template(wanted));
     if (source.empty())
       return Error{.code = ErrorCode::bad_template, .what = "the chat template is empty", .where = wanted};
   }

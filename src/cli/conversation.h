@@ -14,6 +14,7 @@ namespace tokamak::cli {
 
 struct Answer {
   std::string text, reasoning;
+  size_t n_lost_bytes = 0;  // of the prompt, by Tokenizer::encode
   GenerateResult result;
 };
 
@@ -26,6 +27,7 @@ class Conversation {
                bool show_progress);
 
   // Adds the user's message and the model's answer. After an error the messages are as before.
+  // Bytes of the prompt that have no token are noted on standard error, once per conversation.
   // Errors: those of generate() and ChatTemplate::render; cancelled when Ctrl-C came before the first token.
   Result<Answer> answer(std::string text, const OutputCallback& output);
   // Replaces the last answer, with other random numbers. Errors: bad_argument when there is none.
@@ -54,6 +56,7 @@ class Conversation {
   int32_t seq_id_;
   std::vector<ChatMessage> messages_;
   std::vector<int32_t> cached_;  // the tokens of the sequence
+  bool has_warned_ = false;      // of lost bytes
 };
 
 // What --raw, --chat-template and the model's own template amount to; none: complete texts as they stand, which is

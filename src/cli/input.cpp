@@ -1,5 +1,6 @@
 #include "cli/input.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -36,6 +37,12 @@ Result<std::optional<std::string>> given_text(const SettingValues& values) {
   if (has_file && values.text("--file") != "-") return std::optional(TRY(read_file(values.text("--file"))));
   if (has_file || !input_is_terminal()) return std::optional(TRY(read_standard_input()));
   return std::optional<std::string>();
+}
+
+std::string lost_bytes_text(size_t n_bytes) {
+  return fmt::format("tokamak: {} of the text {} no token in the vocabulary of this model, which does not see {}",
+                     n_bytes == 1 ? "1 byte" : fmt::format("{} bytes", n_bytes), n_bytes == 1 ? "has" : "have",
+                     n_bytes == 1 ? "it" : "them");
 }
 
 }  // namespace tokamak::cli

@@ -19,4 +19,7 @@ Result<std::string> read_standard_input();
 // Errors: bad_argument for both flags, those of read_file.
 Result<std::optional<std::string>> given_text(const SettingValues& values);
 
+// The warning about bytes that Tokenizer::encode lost.
+std::string lost_bytes_text(size_t n_bytes);
+
 }  // namespace tokamak::cli

@@ -30,6 +30,7 @@ struct Findings {
   Result<ChatTemplate> chat_template;  // only with has_template
   bool has_template = false;
   Result<std::shared_ptr<const Model>> model;  // the verdict
+  Result<void> tensors;                        // with --check-tensors
   std::map<std::string, TypeTotal, std::less<>> totals;
   TypeTotal total;
 };
@@ -46,7 +47,7 @@ Result<ChatTemplate> read_template(const GgufFile& file, const Result<Tokenizer>
   return ChatTemplate::parse(source, spelling(&TokenRoles::bos), spelling(&TokenRoles::eos));
 }
 
-Result<Findings> examine(const std::filesystem::path& path) {
+Result<Findings> examine(const std::filesystem::path& path, const SettingValues& values) {
   GgufFile file = TRY(GgufFile::open(path));
   auto hparams = arch::read_hparams(file);
   auto tokenizer = load_tokenizer(file);
@@ -56,6 +57,8 @@ Result<Findings> examine(const std::filesystem::path& path) {
                  .tokenizer = std::move(tokenizer),
                  .chat_template = std::move(chat_template),
                  .model = Model::open(path)};
+  found.tensors = check_tensors_if_asked(found.file, values);
+  if (!found.tensors && found.model) found.model = found.tensors.error();
   found.has_template = found.file.has(kTemplateKey);
   for (const GgufTensor& tensor : found.file.tensors())
     for (TypeTotal* total : {&found.total, &found.totals[std::string(dtype_name(tensor.type))]}) {
@@ -240,12 +243,12 @@ Json to_json(const Findings& found, const std::filesystem::path& path) {
 Result<int> inspect_command(const Arguments& arguments) {
   TRY(check_no_more_words(arguments));
   const std::filesystem::path path = TRY(model_path(arguments));
-  const Findings found = TRY(examine(path));
+  const Findings found = TRY(examine(path, arguments.values));
   if (arguments.values.flag("--json"))
     print(to_json(found, path).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   else
     print_text(found, path, arguments.values.flag("--verbose"));
-  return 0;
+  return found.tensors ? 0 : 1;
 }
 
 }  // namespace tokamak::cli

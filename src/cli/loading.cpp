@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "cli/console.h"
+#include "engine/check_tensors.h"
 
 namespace tokamak::cli {
 
@@ -63,7 +64,10 @@ Result<void> check_no_more_words(const Arguments& arguments, size_t n_known) {
   return Error{.code = ErrorCode::bad_argument,
                .what = "unexpected word",
                .where = arguments.words[n_known],
-               .hint = "a prompt goes after -p, in quotes if it has spaces"};
+               .hint = (find_setting("--prompt")->scopes & arguments.scope) != 0
+                           ? "a prompt goes after -p, in quotes if it has spaces"
+                       : n_known == 0 ? "this command takes only flags; --help lists them"
+                                      : "it takes one model and flags; --help lists them"};
 }
 
 Result<SessionOptions> session_options(const SettingValues& values, const Model& model) {
@@ -85,9 +89,17 @@ Result<SessionOptions> session_options(const SettingValues& values, const Model&
   return options;
 }
 
+Result<void> check_tensors_if_asked(const GgufFile& file, const SettingValues& values) {
+  if (!values.flag("--check-tensors")) return {};
+  ProgressBar bar("checking tensors", !values.flag("--json"));
+  return check_tensors(file, [&bar](double fraction) { return bar.update(fraction); });
+}
+
 Result<std::shared_ptr<const Model>> open_model(const Arguments& arguments) {
   const fs::path path = TRY(model_path(arguments));
-  return Model::open(path);
+  std::shared_ptr<const Model> model = TRY(Model::open(path));
+  TRY(check_tensors_if_asked(model->file(), arguments.values));
+  return model;
 }
 
 Result<std::unique_ptr<Session>> open_session(std::shared_ptr<const Model> model, SessionOptions options,

@@ -19,6 +19,9 @@ Result<void> check_no_more_words(const Arguments& arguments, size_t n_known = 1)
 // The rows of the group "Model and machine".
 Result<SessionOptions> session_options(const SettingValues& values, const Model& model);
 
+// --check-tensors. Errors: bad_tensor, cancelled.
+Result<void> check_tensors_if_asked(const GgufFile& file, const SettingValues& values);
+
 // With a progress bar when standard error is a terminal and there is no --json. Ctrl-C: cancelled.
 Result<std::shared_ptr<const Model>> open_model(const Arguments& arguments);
 Result<std::unique_ptr<Session>> open_session(std::shared_ptr<const Model> model, SessionOptions options,

@@ -42,7 +42,7 @@ Error unknown_command(std::string_view name) {
 }
 
 int run(const Command& command, std::span<const std::string_view> words) {
-  Arguments arguments;
+  Arguments arguments{.scope = command.scope, .values = {}, .words = {}};
   if (auto read = arguments.values.read_environment(command.scope); !read) return fail(read.error());
   auto others = arguments.values.read_arguments(command.scope, words);
   if (!others) return fail(others.error());
@@ -63,13 +63,17 @@ int run(const Command& command, std::span<const std::string_view> words) {
 }
 
 int dispatch(std::span<const std::string_view> words) {
+  const auto printed = [](int status) {
+    const auto state = output_state();
+    return state ? status : fail(state.error());
+  };
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     print(program_help());
-    return words.empty() ? error_row(ErrorCode::bad_argument).exit_status : 0;
+    return printed(words.empty() ? error_row(ErrorCode::bad_argument).exit_status : 0);
   }
   if (words[0] == "--version" || words[0] == "version") {
     print("tokamak " TOKAMAK_VERSION "\n");
-    return 0;
+    return printed(0);
   }
   const Command* command = find_command(words[0]);
   return command != nullptr ? run(*command, words.subspan(1)) : fail(unknown_command(words[0]));
@@ -80,6 +84,7 @@ int dispatch(std::span<const std::string_view> words) {
 
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error like a full disk
+  tokamak::cli::catch_lost_files();
   try {
     return tokamak::cli::dispatch(std::vector<std::string_view>(argv + 1, argv + argc));
   } catch (const std::bad_alloc&) {

@@ -24,6 +24,7 @@ Json answer_json(const Answer& answer, const Model& model) {
   json["finish_reason"] = finish_reason_name(result.reason);
   if (result.matched_stop) json["stop"] = *result.matched_stop;
   json["seed"] = result.seed;
+  json["n_lost_bytes"] = answer.n_lost_bytes;
   json["timings"] = {{"n_prompt", result.n_prompt},
                      {"n_cached", result.n_cached},
                      {"prefill_seconds", result.prefill_seconds},
@@ -60,6 +61,7 @@ Result<int> run_command(const Arguments& arguments) {
   TRY(check_no_more_words(arguments));
   if (values.is_set("--dump-ir")) return TRY(print_ir(arguments)), 0;
   const GenerateOptions options = TRY(generate_options(values));
+  const std::shared_ptr<const Model> model = TRY(open_model(arguments));
   const std::optional<std::string> prompt = TRY(given_text(values));
   if (prompt && prompt->empty())
     return Error{.code = ErrorCode::bad_argument, .what = "the prompt is empty", .hint = "give at least one character"};
@@ -67,7 +69,6 @@ Result<int> run_command(const Arguments& arguments) {
     return Error{
         .code = ErrorCode::bad_argument, .what = "a chat has no JSON form", .where = "--json", .hint = "give -p"};
   catch_interrupts();
-  const std::shared_ptr<const Model> model = TRY(open_model(arguments));
   std::optional<ChatTemplate> chat_template = TRY(choose_template(values, *model));
   const std::unique_ptr<Session> session = TRY(open_session(model, TRY(session_options(values, *model)), values));
   Conversation conversation(*session, std::move(chat_template), options, !values.flag("--json"));

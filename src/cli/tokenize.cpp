@@ -56,6 +56,18 @@ Result<int> detokenize(const Tokenizer& tokenizer, const SettingValues& values) 
   return 0;
 }
 
+// Of the command line; what the environment sets is only a default.
+Result<void> check_one_input(const Arguments& arguments) {
+  std::vector<std::string_view> given;
+  if (arguments.words.size() > 1) given.push_back("a text");
+  for (std::string_view flag : {"--prompt", "--file", "--ids"})
+    if (arguments.values.source(flag) == SettingValues::Source::flag) given.push_back(flag);
+  if (given.size() <= 1) return {};
+  return Error{.code = ErrorCode::bad_argument,
+               .what = fmt::format("{} were given together", fmt::join(given, " and ")),
+               .hint = "give one of them"};
+}
+
 Result<std::string> text_of(const Arguments& arguments) {
   if (arguments.words.size() > 1) return arguments.words[1];
   if (auto text = TRY(given_text(arguments.values))) return *text;
@@ -68,15 +80,20 @@ Result<std::string> text_of(const Arguments& arguments) {
 Result<int> tokenize_command(const Arguments& arguments) {
   const SettingValues& values = arguments.values;
   TRY(check_no_more_words(arguments, 2));
+  TRY(check_one_input(arguments));
   const std::filesystem::path path = TRY(model_path(arguments));
   const GgufFile file = TRY(GgufFile::open(path));
   const Tokenizer tokenizer = TRY(load_tokenizer(file));
-  if (values.is_set("--ids")) return detokenize(tokenizer, values);
+  if (values.is_set("--ids") && arguments.words.size() < 2) return detokenize(tokenizer, values);
   const std::string text = TRY(text_of(arguments));
+  size_t n_lost_bytes = 0;
   const std::vector<int32_t> ids = tokenizer.encode(
-      text, {.add_special = !values.flag("--no-bos"), .parse_special = !values.flag("--no-parse-special")});
+      text, {.add_special = !values.flag("--no-bos"), .parse_special = !values.flag("--no-parse-special")},
+      &n_lost_bytes);
+  if (n_lost_bytes > 0) talk_line(lost_bytes_text(n_lost_bytes));
   if (values.flag("--json")) {
-    const Json json = {{"n_tokens", ids.size()}, {"tokens", pieces_json(tokenizer, ids)}};
+    const Json json = {
+        {"n_tokens", ids.size()}, {"n_lost_bytes", n_lost_bytes}, {"tokens", pieces_json(tokenizer, ids)}};
     print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   } else {
     print(fmt::format("{}\n", fmt::join(ids, " ")));

@@ -30,7 +30,7 @@ class Maker {
  public:
   explicit Maker(const ChatModel& model) {
     metadata(model);
-    vocabulary();
+    vocabulary(model);
     tensors();
   }
   void write(const std::filesystem::path& path) {
@@ -53,9 +53,10 @@ class Maker {
     if (!model.chat_template.empty()) writer_.add("tokenizer.chat_template", model.chat_template);
   }
 
-  void vocabulary() {
+  void vocabulary(const ChatModel& model) {
     std::vector<std::string> tokens;
-    for (int byte = 0; byte < 256; ++byte) tokens.push_back(byte_letter(byte));
+    for (int byte = 0; byte < 256; ++byte)
+      tokens.push_back(byte < 0xF0 || model.has_all_bytes ? byte_letter(byte) : "<none" + std::to_string(byte) + ">");
     tokens.insert(tokens.end(), {"<s>", "</s>", "qz"});
     std::vector<int32_t> types(kVocab, 1);
     types[256] = types[257] = 3;
@@ -109,7 +110,7 @@ class Maker {
 
 std::filesystem::path chat_model(const ChatModel& model) {
   static std::map<std::string, std::filesystem::path> made;
-  auto& path = made[model.architecture + "|" + model.chat_template];
+  auto& path = made[model.architecture + "|" + model.chat_template + (model.has_all_bytes ? "" : "|some bytes")];
   if (path.empty()) {
     path = scratch_folder() / ("chat" + std::to_string(made.size()) + ".gguf");
     Maker(model).write(path);

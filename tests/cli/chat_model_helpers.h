@@ -8,6 +8,7 @@ namespace tokamak::test {
 
 struct ChatModel {
   std::string architecture = "llama";
+  bool has_all_bytes = true;  // false: no tokens for bytes from 0xF0
   std::string chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}<assistant>";
 };
 

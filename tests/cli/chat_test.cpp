@@ -160,7 +160,7 @@ TEST(Chat, FullDiskLeavesTheOldFile) {
   write_whole_file(path, "what was here before");
   Chat chat({}, 16);
   chat.say("hello");
-  chat.terminal.type("/save " + path.string() + "\r");
+  chat.terminal.type("/save! " + path.string() + "\r");
   chat.expect("no space left");
   EXPECT_EQ(read_whole_file(path), "what was here before");
   chat.expect(kReady);
@@ -172,11 +172,66 @@ TEST(Chat, FullDiskLeavesTheOldFile) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
 }
 
+TEST(Chat, SaveKeepsWhatIsThere) {
+  const auto path = scratch_folder() / "home" / "kept.txt";  // the program's home
+  write_whole_file(path, "precious");
+  Chat chat;
+  chat.say("hello");
+  chat.terminal.type("/save ~/kept.txt\r");
+  chat.expect("the file exists (/save! ~/kept.txt replaces it)");
+  chat.expect(kReady);
+  EXPECT_EQ(read_whole_file(path), "precious");
+  chat.say("/save! ~/kept.txt");
+  EXPECT_THAT(read_whole_file(path), testing::StartsWith("## user\n\nhello\n"));
+  chat.terminal.type("/help\r");
+  chat.expect("/save! FILE");
+  chat.expect(kReady);
+}
+
+TEST(Chat, EndOfInputEndsAMessageOfSeveralLines) {
+  Chat chat;
+  for (const char* begin : {"\"\"\"", "/multi", "x\\"}) {
+    chat.say(begin, kContinues);
+    if (*begin != 'x') chat.say("a", kContinues);
+    chat.terminal.type("\x04");
+    chat.expect("\n");
+    chat.expect(kReady);
+  }
+  const json messages = chat.messages();
+  ASSERT_EQ(messages.size(), 6u) << messages.dump(2);
+  EXPECT_EQ(messages[0]["content"], "a");
+  EXPECT_EQ(messages[2]["content"], "a");
+  EXPECT_EQ(messages[4]["content"], "x\n");
+}
+
+TEST(Chat, InterruptDropsAMessageOfSeveralLines) {
+  Chat chat;
+  for (const char* begin : {"\"\"\"", "/multi", "x\\"}) {
+    chat.say(begin, kContinues);
+    chat.terminal.type("\x03");
+    chat.expect("[dropped]");
+    chat.expect(kReady);
+  }
+  EXPECT_EQ(chat.messages().size(), 0u);
+}
+
+TEST(Chat, ATruncatedModelEndsWithASentence) {
+  const auto path = scratch_folder() / "shrinking.gguf";
+  std::filesystem::copy_file(chat_model(), path, std::filesystem::copy_options::overwrite_existing);
+  Terminal terminal({"run", path.string(), "--temp", "0", "-t", "1", "-n", "6"});
+  ASSERT_TRUE(terminal.wait_for(kReady)) << terminal.screen();
+  std::filesystem::resize_file(path, 4096);
+  terminal.type("hello\r");
+  EXPECT_TRUE(terminal.wait_for("a model file was truncated")) << terminal.screen();
+  EXPECT_EQ(terminal.wait_for_end(), 4);
+}
+
 TEST(Chat, FullContextIsSaidAndTheChatGoesOn) {
   Chat chat({"-c", "64"});
   chat.say("12345678901234567890");
   chat.terminal.type("12345678901234567890\r");
   chat.expect("do not fit into the context of 64");
+  chat.expect("/clear");
   chat.expect(kReady);
   chat.say("/clear");
   chat.say("hi");

@@ -63,6 +63,13 @@ TEST(Commands, RefusalsAreOneLine) {
   expect_refusal({"run", model, "-p", "x", "--chat-template", "{% if %}"}, 6, "line 1");
   expect_refusal({"run", model, "-p", "x", "--chat-template", "{{ raise_exception('not today') }}"}, 6, "not today");
   expect_refusal({"run", model, "-p", "x", "--dump-ir", "after:fus"}, 2, "fuse");
+  expect_refusal({"run", "/no/such/model.gguf"}, 3, "/no/such/model.gguf");  // before the empty standard input
+  expect_refusal({"run", model, "-p", "x", "--chat-template", "chatlm"}, 3, "did you mean chatml?");
+  expect_refusal({"run", model, "-p", "x", "--chat-template", "/no/file"}, 3, "known: chatml");
+  expect_refusal({"run", model, "-p", "x", "-c", "2147483647"}, 2, "--ctx-size");
+  expect_refusal({"inspect", model, "more"}, 2, "it takes one model and flags");
+  expect_refusal({"selftest", "more"}, 2, "takes only flags");
+  expect_refusal({"bench", model, "--temp", "1"}, 2, "it belongs to: run");
   expect_refusal({"inspect", "/dev/null"}, 2, "/dev/null: is not a regular file");
   expect_refusal({"bench", model, "-p", "0", "-n", "0"}, 2, "nothing to measure");
   expect_refusal({"tokenize", model, "--ids", "1 9999"}, 2, "9999");
@@ -89,8 +96,41 @@ TEST(Commands, ErrorsHaveAJsonForm) {
   EXPECT_EQ(json::parse(result.output)["error"]["code"], "not_found");
 }
 
+TEST(Commands, TokenizeTakesOneInput) {
+  const std::string model = chat_model().string();
+  expect_refusal({"tokenize", model, "text", "-p", "x"}, 2, "a text and --prompt were given together");
+  expect_refusal({"tokenize", model, "text", "--ids", "1"}, 2, "a text and --ids");
+  expect_refusal({"tokenize", model, "-f", "x", "--ids", "1"}, 2, "--file and --ids");
+  expect_refusal({"tokenize", model, "t", "-p", "x", "-f", "y", "--ids", "1"}, 2, "a text and --prompt and --file and");
+  const RunOptions options{.input = {}, .environment = {{"TOKAMAK_IDS", "1"}, {"TOKAMAK_PROMPT", "x"}}};
+  EXPECT_EQ(run_tokamak({"tokenize", model, "a"}, options).output, "97\n");  // the environment holds defaults
+}
+
+TEST(Commands, LostBytesAreSaidOnce) {
+  const std::string model = chat_model({.has_all_bytes = false}).string();
+  const std::string hedgehog = "a\xf0\x9f\xa6\x94";  // the first byte of the character has no token
+  const RunResult text = run_tokamak({"tokenize", model, hedgehog});
+  EXPECT_EQ(text.output, "97 159 166 148\n");
+  EXPECT_EQ(n_lines(text.talk), 1u) << text.talk;
+  EXPECT_THAT(text.talk, HasSubstr("1 byte of the text has no token"));
+  const RunResult as_json = run_tokamak({"tokenize", model, hedgehog + hedgehog, "--json"});
+  EXPECT_EQ(json::parse(as_json.output)["n_lost_bytes"], 2);
+  EXPECT_THAT(as_json.talk, HasSubstr("2 bytes of the text have no token"));
+  const RunResult answer = run_tokamak({"run", model, "-p", hedgehog, "-n", "2", "--json"});
+  EXPECT_EQ(json::parse(answer.output)["n_lost_bytes"], 1);
+  EXPECT_THAT(answer.talk, HasSubstr("1 byte of the text"));
+  EXPECT_EQ(run_tokamak({"tokenize", model, "plain"}).talk, "");
+  EXPECT_EQ(json::parse(run_tokamak({"tokenize", model, "plain", "--json"}).output)["n_lost_bytes"], 0);
+}
+
 TEST(Commands, FullDiskIsReported) {
   if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full here";
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{}, {"--help"}, {"--version"}, {"run", "--help"}}) {
+    const RunResult result = run_tokamak(words, {.output_file = "/dev/full"});
+    EXPECT_EQ(result.status, 4) << testing::PrintToString(words);
+    EXPECT_THAT(result.talk, HasSubstr("No space left"));
+  }
   for (const char* command : {"inspect", "run"}) {
     const RunResult result = run_tokamak({command, chat_model().string()}, {.input = "x", .output_file = "/dev/full"});
     EXPECT_EQ(result.status, 4) << command;
@@ -137,6 +177,28 @@ TEST(Commands, InspectShowsEverything) {
   uint64_t n_bytes = 0;
   for (const json& tensor : parsed["tensors"]) n_bytes += tensor["n_bytes"].get<uint64_t>();
   EXPECT_EQ(parsed["types"]["F32"]["n_bytes"], n_bytes);
+}
+
+TEST(Commands, CheckTensorsFindsABadValue) {
+  const auto path = scratch_folder() / "nan.gguf";
+  std::string bytes = read_whole_file(chat_model());
+  const json parsed = json::parse(run_tokamak({"inspect", chat_model().string(), "--json"}).output);
+  for (const json& tensor : parsed["tensors"])
+    if (tensor["name"] == "blk.0.attn_q.weight")
+      bytes.replace(tensor["offset"].get<size_t>() + (5 * 64 + 7) * 4, 4, std::string("\0\0\xc0\x7f", 4));
+  write_whole_file(path, bytes);
+  const std::string reason = "tensor blk.0.attn_q.weight (F32), row 5, block 7";
+  EXPECT_EQ(run_tokamak({"inspect", path.string()}).status, 0);
+  const RunResult inspected = run_tokamak({"inspect", path.string(), "--check-tensors"});
+  EXPECT_EQ(inspected.status, 1);
+  EXPECT_THAT(inspected.output, HasSubstr("cannot be run: " + reason));
+  for (const char* command : {"run", "bench", "explain"}) {
+    const RunResult refused = run_tokamak({command, path.string(), "--check-tensors"}, {.input = "x"});
+    EXPECT_EQ(refused.status, 5) << command;
+    EXPECT_EQ(refused.output, "");
+    EXPECT_THAT(refused.talk, HasSubstr(reason));
+  }
+  EXPECT_EQ(run_tokamak({"inspect", chat_model().string(), "--check-tensors"}).status, 0);
 }
 
 TEST(Commands, InspectKnowsEveryTypeAndExplainsRefusals) {
