@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "arch/architectures.h"
-#include "ir/limits.h"
 
 namespace tokamak::arch {
 
@@ -102,11 +101,11 @@ Result<void> read_layers(const Keys& keys, Hparams& hp) {
   hp.head_dim_k = TRY(keys.size_or("attention.key_length", head_dim, kMaxWidth));
   hp.head_dim_v = TRY(keys.size_or("attention.value_length", head_dim, kMaxWidth));
   for (const auto& [n, name] : {std::pair(hp.head_dim_k, "key_length"), {hp.head_dim_v, "value_length"}})
-    if (n < 1 || n > ir::kMaxHeadDim)
+    if (n < 1 || n > kMaxHeadDim)
       return Error{.code = ErrorCode::unsupported,
                    .what = fmt::format("attention heads of {} dimensions", n),
                    .where = keys.key(std::string("attention.") + name),
-                   .hint = fmt::format("heads have 1 to {}", ir::kMaxHeadDim)};
+                   .hint = fmt::format("heads have 1 to {}", kMaxHeadDim)};
   const ir::RopeParams rope = TRY(read_rope(keys, hp));
   for (size_t i = 0; i < n_head.size(); ++i) {
     if (n_head[i] % n_head_kv[i] != 0)

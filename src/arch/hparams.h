@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "gguf/gguf.h"
 #include "ir/builder.h"
+#include "ir/limits.h"
 
 namespace tokamak::arch {
 
@@ -33,6 +34,7 @@ struct Hparams {
 };
 
 // Largest values accepted, so that no product of sizes can overflow.
+using ir::kMaxHeadDim;
 inline constexpr int64_t kMaxLayers = 512, kMaxHeads = 4096, kMaxWidth = int64_t{1} << 20;
 inline constexpr int64_t kMaxVocab = int64_t{1} << 26, kMaxContext = int64_t{1} << 30;
 
