@@ -15,10 +15,12 @@ constexpr double kMaxSeed = 9007199254740991;  // 2^53 - 1, the largest integer 
 constexpr uint16_t kGenerate = kScopeRun | kScopeServe;
 constexpr uint16_t kCompute = kGenerate | kScopeBench | kScopeExplain;
 constexpr uint16_t kKernels = kCompute | kScopeSelftest;
-constexpr uint16_t kReports = kScopeRun | kScopeBench | kScopeTokenize | kScopeInspect | kScopeExplain | kScopeSelftest;
+constexpr uint16_t kReports = kScopeRun | kScopeBench | kScopeTokenize | kScopeInspect | kScopeExplain |
+                              kScopeSelftest | kScopeConvert | kScopeQuantize | kScopeSplit | kScopeMerge;
 
 constexpr std::string_view kPrompt = "Prompt", kLength = "Length and end", kSampling = "Sampling",
-                           kMachine = "Model and machine", kMeasure = "Measurement", kOutput = "Output";
+                           kMachine = "Model and machine", kMeasure = "Measurement", kConversion = "Conversion",
+                           kQuantization = "Quantization", kParts = "Parts", kOutput = "Output";
 
 constexpr auto kSettings = std::to_array<Setting>({
     // flag, short, alias, JSON field, type, min, max, choices, default, scopes, group, common, sentence
@@ -99,7 +101,7 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"--logit-bias", "-l", "", "logit_bias", list, 0, 0, "", "", kGenerate, kSampling, false,
      "TOKEN_ID+BIAS, TOKEN_ID-BIAS or TOKEN_ID=BIAS adds to a logit; TOKEN_ID=-inf forbids the token."},
 
-    {"--threads", "-t", "", "", integer, 0, kMaxThreads, "", "0", kKernels, kMachine, true,
+    {"--threads", "-t", "", "", integer, 0, kMaxThreads, "", "0", kKernels | kScopeQuantize, kMachine, true,
      "Compute threads; 0 is one per usable core."},
     {"--ctx-size", "-c", "", "", integer, 0, kMaxInt, "", "4096", kCompute, kMachine, true,
      "Context in tokens; 0 is what the model was trained for."},
@@ -130,6 +132,51 @@ constexpr auto kSettings = std::to_array<Setting>({
      "Tokens already in the context when the measurement starts."},
     {"--repetitions", "-r", "", "", integer, 1, 10000, "", "5", kScopeBench | kScopeExplain, kMeasure, true,
      "Measured runs of each test, after one that is not counted."},
+
+    {"--outtype", "", "", "", choice, 0, 0, "auto f32 f16 bf16 q8_0", "auto", kScopeConvert, kConversion, true,
+     "Type of the weights; `auto` is the checkpoint's 16-bit type, and keeps NVFP4 and MXFP4 as they are."},
+    {"--name", "", "", "", text, 0, 0, "", "", kScopeConvert, kConversion, true,
+     "The model's name in the file; the default is the folder's."},
+    {"--pre", "", "", "", text, 0, 0, "", "", kScopeConvert, kConversion, false,
+     "How text is cut before tokens are looked up (tokenizer.ggml.pre), for tokenizers that are not recognised."},
+
+    {"--imatrix", "", "", "", text, 0, 0, "", "", kScopeQuantize, kQuantization, true,
+     "Importance matrix (GGUF or .dat): errors count by how much each column matters."},
+    {"--tensor-type", "", "", "", list, 0, 0, "", "", kScopeQuantize, kQuantization, true,
+     "REGEX=TYPE: tensors whose name has a match get this type; the first that matches decides."},
+    {"--tensor-type-file", "", "", "", text, 0, 0, "", "", kScopeQuantize, kQuantization, false,
+     "A file of REGEX=TYPE, separated by spaces or lines, after those of --tensor-type."},
+    {"--output-tensor-type", "", "", "", text, 0, 0, "", "", kScopeQuantize, kQuantization, true,
+     "Type of the output matrix."},
+    {"--token-embedding-type", "", "", "", text, 0, 0, "", "", kScopeQuantize, kQuantization, true,
+     "Type of the token embedding."},
+    {"--leave-output-tensor", "", "", "", flag, 0, 0, "", "off", kScopeQuantize, kQuantization, false,
+     "Leave the output matrix as it is."},
+    {"--pure", "", "", "", flag, 0, 0, "", "off", kScopeQuantize, kQuantization, true,
+     "One type for all matrices instead of the file type's mix."},
+    {"--target-bpw", "", "", "", number, 0, 32, "", "0", kScopeQuantize, kQuantization, true,
+     "Choose a type per tensor so that weights take at most this many bits on average, at the least measured error."},
+    {"--include-weights", "", "", "", list, 0, 0, "", "", kScopeQuantize, kQuantization, false,
+     "Use the importance matrix only for tensors with this text in their name."},
+    {"--exclude-weights", "", "", "", list, 0, 0, "", "", kScopeQuantize, kQuantization, false,
+     "Do not use the importance matrix for tensors with this text in their name."},
+    {"--allow-requantize", "", "", "", flag, 0, 0, "", "off", kScopeQuantize, kQuantization, true,
+     "Take tensors that are quantized already; they lose quality twice."},
+    {"--prune-layers", "", "", "", text, 0, 0, "", "", kScopeQuantize, kQuantization, false,
+     "Leave out these layers: numbers separated by commas."},
+    {"--override-kv", "", "", "", list, 0, 0, "", "", kScopeQuantize, kQuantization, false,
+     "KEY=TYPE:VALUE sets a metadata key of the new file; TYPE is int, float, bool or str."},
+    {"--keep-split", "", "", "", flag, 0, 0, "", "off", kScopeQuantize, kQuantization, false,
+     "Write as many parts as the source has."},
+    {"--dry-run", "", "", "", flag, 0, 0, "", "off", kScopeConvert | kScopeQuantize | kScopeSplit, kQuantization, true,
+     "Print what would be done, and the size, and write nothing."},
+
+    {"--split-max-tensors", "", "", "", integer, 1, kMaxInt, "", "128", kScopeSplit, kParts, true,
+     "Most tensors in a part; with --split-max-size alone there is no limit."},
+    {"--split-max-size", "", "", "", text, 0, 0, "", "", kScopeSplit, kParts, true,
+     "Most tensor data in a part: a number with M or G (powers of 1000), such as 2G."},
+    {"--no-tensor-first-split", "", "", "", flag, 0, 0, "", "off", kScopeSplit, kParts, true,
+     "The first part holds only metadata."},
 
     {"--out", "-o", "", "", text, 0, 0, "", "docs/reference", kScopeDocs, kOutput, true,
      "Folder that the pages are written to."},

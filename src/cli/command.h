@@ -27,6 +27,7 @@ struct Command {
   Scope scope;
   CommandFunction run;
   std::string_view example;
+  std::string (*notes)() = nullptr;  // shown at the end of the help, if any
 };
 
 std::span<const Command> commands();
@@ -37,6 +38,9 @@ std::string command_help(const Command& command, bool all);
 // docs/reference/commands.md.
 std::string commands_markdown();
 
+// The file types, for the help of quantize.
+std::string quantize_notes();
+
 // One function per file, run.cpp and so on.
 Result<int> run_command(const Arguments& arguments);
 Result<int> inspect_command(const Arguments& arguments);
@@ -44,6 +48,10 @@ Result<int> tokenize_command(const Arguments& arguments);
 Result<int> bench_command(const Arguments& arguments);
 Result<int> explain_command(const Arguments& arguments);
 Result<int> selftest_command(const Arguments& arguments);
+Result<int> convert_command(const Arguments& arguments);
 Result<int> docs_command(const Arguments& arguments);
+Result<int> quantize_command(const Arguments& arguments);
+Result<int> split_command(const Arguments& arguments);
+Result<int> merge_command(const Arguments& arguments);
 
 }  // namespace tokamak::cli

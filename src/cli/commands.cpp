@@ -18,6 +18,12 @@ constexpr auto kCommands = std::to_array<Command>({
      kScopeExplain, explain_command, "tokamak explain model.gguf --depth 1024"},
     {"selftest", "[flags]", "Check every kernel against its definition on this machine.", kScopeSelftest,
      selftest_command, "tokamak selftest"},
+    {"quantize", "IN OUT TYPE [flags]", "Write a smaller copy of a model.", kScopeQuantize, quantize_command,
+     "tokamak quantize model-f16.gguf model-q4.gguf Q4_K_M", quantize_notes},
+    {"split", "IN OUT [flags]", "Write a model as several files, OUT-00001-of-00003.gguf and so on.", kScopeSplit,
+     split_command, "tokamak split model.gguf model --split-max-size 2G"},
+    {"merge", "IN OUT [flags]", "Write a model of several files as one; IN is any of them.", kScopeMerge, merge_command,
+     "tokamak merge model-00001-of-00003.gguf model.gguf"},
     {"docs", "[flags]", "Write the reference pages of this documentation.", kScopeDocs, docs_command,
      "tokamak docs --out docs/reference"},
 });
@@ -42,6 +48,7 @@ std::string command_help(const Command& command, bool all) {
   std::string out = fmt::format("{}\n\n  tokamak {} {}\n  e.g. {}\n\n", command.summary, command.name, command.words,
                                 command.example);
   out += settings_help(command.scope, all);
+  if (command.notes) out += "\n" + command.notes();
   if (!all) out += "\n--help-all prints every setting; each can also be set by environment, --temp as TOKAMAK_TEMP.\n";
   return out;
 }

@@ -1,0 +1,155 @@
+#include "quantize/metadata.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <variant>
+
+#include "gguf/split.h"
+
+namespace tokamak {
+
+namespace {
+constexpr std::string_view kFileTypeKey = "general.file_type", kVersionKey = "general.quantization_version",
+                           kImatrixPrefix = "quantize.imatrix.";
+constexpr uint32_t kQuantizationVersion = 2;  // of the block layouts that facts/tensor_types.md describes
+
+using Override = std::variant<int64_t, double, bool, std::string>;
+
+struct KvOverride {
+  std::string key;
+  Override value;
+};
+
+template <class T>
+bool parse_whole(std::string_view text, T& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+Result<KvOverride> parse_override(const std::string& text) {
+  const auto fail = [&](std::string what) {
+    return Error{.code = ErrorCode::bad_argument,
+                 .what = std::move(what),
+                 .where = fmt::format("--override-kv {}", text),
+                 .hint = "for example --override-kv llama.context_length=int:4096"};
+  };
+  const size_t equals = text.find('='), colon = text.find(':', equals == std::string::npos ? 0 : equals);
+  if (equals == 0 || equals == std::string::npos || colon == std::string::npos) return fail("must be KEY=TYPE:VALUE");
+  const std::string_view type = std::string_view(text).substr(equals + 1, colon - equals - 1);
+  const std::string_view value = std::string_view(text).substr(colon + 1);
+  KvOverride out{.key = text.substr(0, equals)};
+  int64_t integer = 0;
+  double number = 0;
+  if (out.key == kAlignmentKey || out.key.starts_with("split."))
+    return fail("this key describes the file's own layout");
+  if (type == "int") {
+    if (!parse_whole(value, integer)) return fail("the value is not a whole number");
+    out.value = integer;
+  } else if (type == "float") {
+    if (!parse_whole(value, number)) return fail("the value is not a number");
+    out.value = number;
+  } else if (type == "bool") {
+    if (value != "true" && value != "false") return fail("the value is neither true nor false");
+    out.value = value == "true";
+  } else if (type == "str") {
+    out.value = std::string(value);
+  } else {
+    return fail("the type is none of int, float, bool and str");
+  }
+  return out;
+}
+
+// An integer keeps the type of the entry it replaces when it fits in there.
+void add_integer(GgufWriter& writer, const std::string& key, int64_t value, const GgufValue* old) {
+  const GgufType type = old && !old->is_array() ? old->element_type() : GgufType::i64;
+  if (type == GgufType::u32 && std::in_range<uint32_t>(value)) return writer.add(key, static_cast<uint32_t>(value));
+  if (type == GgufType::i32 && std::in_range<int32_t>(value)) return writer.add(key, static_cast<int32_t>(value));
+  if (type == GgufType::u64 && value >= 0) return writer.add(key, static_cast<uint64_t>(value));
+  if (type == GgufType::u16 && std::in_range<uint16_t>(value)) return writer.add(key, static_cast<uint16_t>(value));
+  if (type == GgufType::u8 && std::in_range<uint8_t>(value)) return writer.add(key, static_cast<uint8_t>(value));
+  if (!old && std::in_range<uint32_t>(value)) return writer.add(key, static_cast<uint32_t>(value));
+  writer.add(key, value);
+}
+
+void add_override(GgufWriter& writer, const KvOverride& entry, const GgufValue* old) {
+  if (const auto* integer = std::get_if<int64_t>(&entry.value)) return add_integer(writer, entry.key, *integer, old);
+  if (const auto* flag = std::get_if<bool>(&entry.value)) return writer.add(entry.key, *flag);
+  if (const auto* text = std::get_if<std::string>(&entry.value)) return writer.add(entry.key, std::string_view(*text));
+  const double number = std::get<double>(entry.value);
+  if (old && old->element_type() == GgufType::f64) return writer.add(entry.key, number);
+  writer.add(entry.key, static_cast<float>(number));
+}
+
+// An array with one value per layer, without those of the pruned ones.
+Result<void> add_without_layers(GgufWriter& writer, const GgufValue& value, const std::set<int64_t>& pruned) {
+  const auto keep = [&](auto values) {
+    for (auto it = pruned.rbegin(); it != pruned.rend(); ++it) values.erase(values.begin() + *it);
+    return values;
+  };
+  if (value.element_type() == GgufType::f32) {
+    const auto values = keep(TRY(value.to_floats()));
+    writer.add_array(value.key(), std::span<const float>(values));
+  } else if (value.element_type() == GgufType::boolean) {
+    const auto values = keep(TRY(value.to_ints()));
+    const auto flags = std::make_unique<bool[]>(values.size());
+    std::ranges::transform(values, flags.get(), [](int64_t x) { return x != 0; });
+    writer.add_array(value.key(), std::span<const bool>(flags.get(), values.size()));
+  } else {
+    const auto values = keep(TRY(value.to_ints()));
+    const std::vector<int32_t> narrow(values.begin(), values.end());
+    writer.add_array(value.key(), std::span<const int32_t>(narrow));
+  }
+  return {};
+}
+
+bool is_replaced(std::string_view key, const QuantizeOptions& options, const std::vector<KvOverride>& overrides) {
+  if (key == kSplitNoKey || key == kSplitCountKey || key == kSplitTensorsKey) return true;
+  if (options.file_type && (key == kFileTypeKey || key == kVersionKey)) return true;
+  if (options.imatrix && key.starts_with(kImatrixPrefix)) return true;
+  return std::ranges::any_of(overrides, [key](const KvOverride& entry) { return entry.key == key; });
+}
+
+void add_imatrix(GgufWriter& writer, const ImatrixFile& imatrix) {
+  const std::string prefix(kImatrixPrefix);
+  writer.add(prefix + "file", std::string_view(imatrix.path));
+  if (!imatrix.datasets.empty()) writer.add(prefix + "dataset", std::string_view(imatrix.datasets.front()));
+  writer.add(prefix + "entries_count", static_cast<uint32_t>(imatrix.entries.size()));
+  if (imatrix.n_chunks > 0) writer.add(prefix + "chunks_count", imatrix.n_chunks);
+}
+}  // namespace
+
+Result<void> add_metadata(GgufWriter& writer, const GgufFile& file, const QuantizeOptions& options,
+                          const std::vector<std::string>& override_kv) {
+  std::vector<KvOverride> overrides;
+  for (const std::string& text : override_kv) overrides.push_back(TRY(parse_override(text)));
+  const std::string arch(TRY(file.get_string_or("general.architecture", "")));
+  const std::string layers_key = arch + ".block_count";
+  const std::set<int64_t> pruned(options.prune_layers.begin(), options.prune_layers.end());
+  const uint64_t n_layer = pruned.empty() ? 0 : TRY(file.get_u64(layers_key, 1, 1u << 16));
+  for (const GgufValue& value : file.values()) {
+    if (is_replaced(value.key(), options, overrides)) continue;
+    const bool is_per_layer = !pruned.empty() && value.is_array() && value.size() == n_layer &&
+                              value.key().starts_with(arch + ".") && value.element_type() != GgufType::string;
+    if (!pruned.empty() && value.key() == layers_key)
+      writer.add(layers_key, static_cast<uint32_t>(n_layer - pruned.size()));
+    else if (is_per_layer)
+      TRY(add_without_layers(writer, value, pruned));
+    else
+      writer.add(value);
+  }
+  if (options.file_type) {
+    const auto says = [&](std::string_view key) {
+      return std::ranges::any_of(overrides, [key](const KvOverride& entry) { return entry.key == key; });
+    };
+    if (!says(kVersionKey)) writer.add(kVersionKey, kQuantizationVersion);
+    if (!says(kFileTypeKey)) writer.add(kFileTypeKey, file_type_id(*options.file_type));
+  }
+  if (options.imatrix) add_imatrix(writer, *options.imatrix);
+  for (const KvOverride& entry : overrides) add_override(writer, entry, file.find(entry.key));
+  return {};
+}
+
+}  // namespace tokamak
