@@ -1,7 +1,5 @@
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "arch/blocks.h"
 #include "arch/families.h"
 
@@ -28,22 +26,6 @@ constexpr int64_t kDefaultPeriod = 6;  // layers per global layer when no key te
 constexpr double kLocalTheta = 10000;  // rope base of the local layers when no key tells
 constexpr int64_t kLayersOf27B = 62;
 
-// sliding_window_pattern: a number (every n-th layer is global) or one flag per layer (non-zero = local).
-Result<std::vector<bool>> local_layers(const GgufFile& file, const std::string& key, int64_t n_layer) {
-  const std::vector<int64_t> pattern = TRY(file.get_ints_or(key, {kDefaultPeriod}));
-  std::vector<bool> local(static_cast<size_t>(n_layer));
-  if (pattern.size() != 1 && pattern.size() != local.size())
-    return Error{.code = ErrorCode::bad_metadata,
-                 .what = fmt::format("{} values for {} layers", pattern.size(), n_layer),
-                 .where = key};
-  if (pattern.size() == 1 && pattern[0] < 0)
-    return Error{.code = ErrorCode::bad_metadata, .what = "must not be negative", .where = key};
-  for (size_t i = 0; i < local.size(); ++i) {
-    const bool by_period = pattern[0] != 0 && (static_cast<int64_t>(i) + 1) % pattern[0] != 0;
-    local[i] = pattern.size() == 1 ? by_period : pattern[i] != 0;
-  }
-  return local;
-}
 }  // namespace
 
 Result<void> adjust_gemma3(const GgufFile& file, Hparams& hp) {
@@ -52,7 +34,7 @@ Result<void> adjust_gemma3(const GgufFile& file, Hparams& hp) {
   const int64_t window = TRY(file.get_i64_or(window_key, 0, 0, kMaxContext));
   const double theta = TRY(file.get_f64_or(theta_key, kLocalTheta, 1.0 + 1e-9, 1e12));
   const std::string pattern_key = TRY(arch_key(file, "attention.sliding_window_pattern"));
-  const std::vector<bool> local = TRY(local_layers(file, pattern_key, hp.n_layer));
+  const std::vector<bool> local = TRY(local_layers(file, pattern_key, hp.n_layer, kDefaultPeriod));
   for (size_t i = 0; i < hp.layers.size(); ++i) {
     if (!local[i]) continue;
     LayerHparams& layer = hp.layers[i];

@@ -12,7 +12,7 @@
 
 namespace tokamak {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;  // not ordered_json: that takes n^2 for a vocabulary
 
 inline constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 28;  // the largest tokenizer.json known has 34 MB
 inline constexpr int kMaxJsonDepth = 64;

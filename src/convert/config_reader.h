@@ -1,0 +1,39 @@
+// Checked access to one JSON object of a checkpoint folder; every complaint names the file and the field.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "safetensors/json_text.h"
+
+namespace tokamak::convert {
+
+// A view: the object must outlive it. null counts as absent everywhere. Errors: bad_metadata.
+class ConfigReader {
+ public:
+  // `where`: "config.json", or "config.json: text_config".
+  ConfigReader(const Json& object, std::string where) : object_(&object), where_(std::move(where)) {}
+
+  const Json* find(std::string_view field) const;  // null: absent
+  bool has(std::string_view field) const { return find(field) != nullptr; }
+
+  Result<std::optional<int64_t>> integer(std::string_view field, int64_t min, int64_t max) const;
+  Result<std::optional<double>> number(std::string_view field, double min, double max) const;
+  Result<std::optional<bool>> boolean(std::string_view field) const;
+  Result<std::optional<std::string>> text(std::string_view field) const;
+
+  // An object's reader; absent: one of an empty object.
+  Result<ConfigReader> section(std::string_view field) const;
+
+  std::string where(std::string_view field) const { return where_ + ": " + std::string(field); }
+  Error error(std::string_view field, std::string what, std::string hint = "") const;
+
+ private:
+  const Json* object_;
+  std::string where_;
+};
+
+}  // namespace tokamak::convert
