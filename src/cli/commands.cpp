@@ -18,6 +18,8 @@ constexpr auto kCommands = std::to_array<Command>({
      kScopeExplain, explain_command, "tokamak explain model.gguf --depth 1024"},
     {"selftest", "[flags]", "Check every kernel against its definition on this machine.", kScopeSelftest,
      selftest_command, "tokamak selftest"},
+    {"convert", "FOLDER OUT [flags]", "Write a Hugging Face checkpoint folder as a GGUF file.", kScopeConvert,
+     convert_command, "tokamak convert SmolLM2-135M-Instruct smollm2.gguf"},
     {"quantize", "IN OUT TYPE [flags]", "Write a smaller copy of a model.", kScopeQuantize, quantize_command,
      "tokamak quantize model-f16.gguf model-q4.gguf Q4_K_M", quantize_notes},
     {"split", "IN OUT [flags]", "Write a model as several files, OUT-00001-of-00003.gguf and so on.", kScopeSplit,

@@ -6,6 +6,8 @@
 #include <cstdlib>
 
 #include "cli/console.h"
+#include "convert/convert.h"
+#include "convert/converted_cache.h"
 #include "engine/check_tensors.h"
 
 namespace tokamak::cli {
@@ -52,11 +54,25 @@ Result<fs::path> cached_model() {
                .where = folder.string(),
                .hint = "give the path of a .gguf file, or run ./demo.sh to get a small model"};
 }
+
+// A checkpoint folder stands for its conversion, made on first use.
+Result<fs::path> converted(const fs::path& folder) {
+  const convert::CacheEntry entry = TRY(convert::find_converted(folder, cache_folder()));
+  if (entry.exists) return entry.file;
+  catch_interrupts();
+  {
+    ProgressBar bar("converting", true);
+    TRY(convert::convert_into(entry, folder, [&bar](double fraction) { return bar.update(fraction); }));
+  }
+  talk_line(fmt::format("tokamak: {} is converted; the next start reads {}", folder.string(), entry.file.string()));
+  return entry.file;
+}
 }  // namespace
 
 Result<fs::path> model_path(const Arguments& arguments) {
   if (arguments.words.empty()) return cached_model();
-  return fs::path(arguments.words[0]);
+  const fs::path path = arguments.words[0];
+  return convert::is_checkpoint_folder(path) ? converted(path) : path;
 }
 
 Result<void> check_no_more_words(const Arguments& arguments, size_t n_known) {

@@ -11,7 +11,8 @@
 namespace tokamak::cli {
 
 // The first word, or else the demo model in the cache: the first known name that is there, else the only .gguf file.
-// Errors: not_found, saying what to do.
+// A Hugging Face folder is converted into the cache when it or its files are new, with a line saying so.
+// Errors: not_found, saying what to do; those of the conversion.
 Result<std::filesystem::path> model_path(const Arguments& arguments);
 // bad_argument when there are more words than the model's.
 Result<void> check_no_more_words(const Arguments& arguments, size_t n_known = 1);
