@@ -14,6 +14,7 @@
 #include "cli/format.h"
 #include "quantize/parts.h"
 #include "quantize/plan.h"
+#include "quantize/target_bpw.h"
 
 namespace tokamak::cli {
 
@@ -30,9 +31,9 @@ Result<Words> read_words(const Arguments& arguments) {
   const auto& words = arguments.words;
   const bool is_dry = arguments.values.flag("--dry-run"), has_target = arguments.values.is_set("--target-bpw");
   if (words.size() == 3) return Words{words[0], words[1], words[2]};
-  if (words.size() == 2 && has_target) return Words{words[0], words[1], "Q4_K_M"};
+  if (words.size() == 2 && has_target) return Words{words[0], words[1], ""};
   if (words.size() == 2 && is_dry) return Words{words[0], {}, words[1]};
-  if (words.size() == 1 && is_dry && has_target) return Words{words[0], {}, "Q4_K_M"};
+  if (words.size() == 1 && is_dry && has_target) return Words{words[0], {}, ""};
   return Error{.code = ErrorCode::bad_argument,
                .what = fmt::format("needs a model, an output file and a type, not {} word{}", words.size(),
                                    words.size() == 1 ? "" : "s"),
@@ -96,7 +97,7 @@ Result<QuantizeOptions> read_options(const SettingValues& values, const std::str
                           .target_bpw = values.number("--target-bpw")};
   std::string upper = type;
   for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  if (upper != kCopyType) options.file_type = TRY(find_file_type(type))->id;
+  if (!type.empty() && upper != kCopyType) options.file_type = TRY(find_file_type(type))->id;
   options.output_type = TRY(optional_type(values, "--output-tensor-type"));
   options.embedding_type = TRY(optional_type(values, "--token-embedding-type"));
   options.tensor_types = TRY(read_tensor_types(values));
@@ -129,6 +130,7 @@ std::string remark_of(const PlannedTensor& planned, const GgufTensor& source) {
   std::string out;
   if (planned.is_fallback) out = fmt::format("rows of {} need it", source.shape.row_elems());
   if (planned.importance) out += out.empty() ? "imatrix" : ", imatrix";
+  if (planned.error > 0) out += fmt::format("{}error {:.2g}", out.empty() ? "" : ", ", planned.error);
   if (!planned.scale_name.empty()) out += out.empty() ? "with a scale" : ", with a scale";
   return out;
 }
@@ -153,7 +155,8 @@ Json plan_json(const GgufFile& file, const Plan& plan) {
                        {"to", dtype_name(planned.type)},
                        {"n_bytes", planned.n_bytes(source)},
                        {"fallback", planned.is_fallback},
-                       {"imatrix", planned.importance != nullptr}});
+                       {"imatrix", planned.importance != nullptr},
+                       {"error", planned.error}});
   }
   return tensors;
 }
@@ -174,7 +177,7 @@ void print_summary(const GgufFile& file, const Plan& plan, const Words& words, b
   }
   if (is_dry) print_plan(file, plan);
   print(fmt::format("{}{}: {} -> {} of weights, {:.2f} bits each\n", is_dry ? "would write " : "",
-                    words.out.empty() ? words.type : words.out.string(), human_bytes(totals.n_before),
+                    words.out.empty() ? "a file" : words.out.string(), human_bytes(totals.n_before),
                     human_bytes(totals.n_after), totals.bits()));
 }
 
@@ -212,18 +215,25 @@ Result<int> quantize_command(const Arguments& arguments) {
     imatrix = TRY(read_imatrix(values.text("--imatrix")));
     options.imatrix = &imatrix;
   }
-  const Plan plan = TRY(make_plan(file.tensors(), TRY(read_mix_model(file)), options));
+  Plan plan = TRY(make_plan(file.tensors(), TRY(read_mix_model(file)), options));
+  const int64_t n_threads_asked = values.integer("--threads");
+  const int n_threads = n_threads_asked == 0 ? usable_cpus() : static_cast<int>(n_threads_asked);
+  catch_interrupts();
+  if (options.target_bpw > 0) {
+    ProgressBar bar("measuring", !as_json);
+    TRY(choose_types(
+        file, options, n_threads, [&bar](double fraction) { return bar.update(fraction); }, plan));
+    if (words.type.empty()) options.file_type = dominant_file_type(file.tensors(), plan);
+  }
   TRY(check_plan(file.tensors(), plan, options));
   if (!as_json) talk_about(plan, totals_of(file, plan));
   if (!is_dry) {
-    catch_interrupts();
     ProgressBar bar("quantizing", !as_json);
-    const int64_t n_threads = values.integer("--threads");
     TRY(quantize(file, plan, options,
                  {.out = words.out,
                   .override_kv = values.list("--override-kv"),
                   .keep_split = values.flag("--keep-split") && file.n_parts() > 1,
-                  .n_threads = n_threads == 0 ? usable_cpus() : static_cast<int>(n_threads),
+                  .n_threads = n_threads,
                   .progress = [&bar](double fraction) { return bar.update(fraction); }}));
   }
   print_summary(file, plan, words, as_json, is_dry);

@@ -136,7 +136,7 @@ Result<void> TensorEncoder::copy(const GgufTensor& source, const GgufWriter::Sin
       if (auto valid = validate_rows(source.type, part, row_elems, source.name); !valid)
         first.add(from, std::move(valid.error()));
     });
-    TRY(first.result());
+    if (!first.result()) return validate_rows(source.type, source.data, row_elems, source.name);  // counts from row 0
     TRY(sink(bytes));
     if (progress && !progress(n * row_elems)) return cancelled();
   }

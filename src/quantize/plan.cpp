@@ -122,7 +122,8 @@ class Planner {
   }
 
   // The type wanted for a quantizable tensor, before the row length is looked at; nothing: leave it.
-  std::optional<DType> wanted(const GgufTensor& tensor, const MixPlace& place) const {
+  std::optional<DType> wanted(const GgufTensor& tensor, const MixPlace& place, bool& is_fixed) const {
+    is_fixed = true;
     for (const TypeRule& rule : rules_)
       if (std::regex_search(tensor.name, rule.pattern)) return rule.type;
     const bool is_output =
@@ -130,6 +131,7 @@ class Planner {
     if (is_output && options_.leave_output) return std::nullopt;
     if (is_output && options_.output_type) return options_.output_type;
     if (place.role == TensorRole::token_embd && options_.embedding_type) return options_.embedding_type;
+    is_fixed = false;
     if (!options_.file_type) return std::nullopt;
     if (options_.pure) return file_type_row(*options_.file_type).type;
     return mixed_type(*options_.file_type, model_, place);
@@ -139,7 +141,7 @@ class Planner {
     const GgufTensor& tensor = tensors_[i];
     planned.is_quantizable = is_quantizable(tensor.name, tensor.shape) && is_weight(tensor.type);
     if (!planned.is_quantizable) return {};
-    const std::optional<DType> type = wanted(tensor, places_[i]);
+    const std::optional<DType> type = wanted(tensor, places_[i], planned.is_fixed);
     if (!type || *type == tensor.type) return {};
     const std::optional<DType> fitting = fitting_type(*type, tensor.shape.row_elems());
     if (!fitting)
@@ -164,10 +166,8 @@ class Planner {
 
   void find_importance(const GgufTensor& tensor, PlannedTensor& planned, Plan& plan) const {
     if (!options_.imatrix || !is_quantized(planned.type)) return;
-    if (!options_.include.empty() && !has_any_part(tensor.name, options_.include)) return;
-    if (has_any_part(tensor.name, options_.exclude)) return;
-    planned.importance = options_.imatrix->find(tensor.name);
-    if (!planned.importance) plan.without_importance.push_back(tensor.name);
+    planned.importance = importance_of(tensor.name, options_);
+    if (!options_.imatrix->find(tensor.name)) plan.without_importance.push_back(tensor.name);
   }
 
   // A scale in the source beside a weight that gets a new type is multiplied into the weight.
@@ -226,6 +226,12 @@ uint64_t Plan::n_elements(std::span<const GgufTensor> from) const {
   uint64_t n = 0;
   for (const PlannedTensor& tensor : tensors) n += static_cast<uint64_t>(from[tensor.source].shape.n_elements());
   return n;
+}
+
+const ImatrixEntry* importance_of(std::string_view name, const QuantizeOptions& options) {
+  if (!options.imatrix || has_any_part(name, options.exclude)) return nullptr;
+  if (!options.include.empty() && !has_any_part(name, options.include)) return nullptr;
+  return options.imatrix->find(name);
 }
 
 std::string scale_name_of(std::string_view weight_name) {

@@ -36,6 +36,8 @@ struct PlannedTensor {
   DType type = DType::f32;
   bool is_fallback = false;     // the wanted type does not fit the row length
   bool is_quantizable = false;  // may be given another type
+  bool is_fixed = false;        // a flag names its type
+  double error = 0;             // measured, with --target-bpw: see target_bpw.h
   const ImatrixEntry* importance = nullptr;
   // NVFP4: the name of the tensor's scale, written behind it; "" without one.
   std::string scale_name;
@@ -63,7 +65,10 @@ Result<Plan> make_plan(std::span<const GgufTensor> tensors, const MixModel& mode
 // one), unsupported (a source that is quantized already, without allow_requantize; a type without encoder).
 Result<void> check_plan(std::span<const GgufTensor> tensors, const Plan& plan, const QuantizeOptions& options);
 
-// Tensors of "blk.N.name" and the scale beside a weight: "blk.0.attn_q.weight" -> "blk.0.attn_q.scale".
+// The imatrix's entry for a tensor, if it is to be used: see QuantizeOptions::include and exclude.
+const ImatrixEntry* importance_of(std::string_view name, const QuantizeOptions& options);
+
+// The scale beside a weight: "blk.0.attn_q.weight" -> "blk.0.attn_q.scale".
 std::string scale_name_of(std::string_view weight_name);
 
 }  // namespace tokamak
