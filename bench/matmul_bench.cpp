@@ -135,6 +135,29 @@ struct Shape2 {
   int64_t n_rows, k, n_cols;
 };
 
+// Offsets of the f16 scales in a block. (The two bytes at 0 of MXFP4 and NVFP4 become scales of theirs.)
+std::vector<size_t> scales_at(DType dtype) {
+  switch (dtype) {
+    case DType::q4_1:
+    case DType::q5_1:
+    case DType::q4_k:
+    case DType::q5_k:
+      return {0, 2};
+    case DType::q6_k:
+      return {208};
+    case DType::q2_k:
+      return {80, 82};
+    case DType::q3_k:
+      return {108};
+    case DType::tq1_0:
+      return {52};
+    case DType::tq2_0:
+      return {64};
+    default:
+      return {0};
+  }
+}
+
 // Random codes with scales near 0.01: one packed panel, repeated.
 void fill_weights(DType dtype, int64_t n_rows, int64_t k, std::byte* out) {
   const DTypeRow& row = dtype_row(dtype);
@@ -143,13 +166,8 @@ void fill_weights(DType dtype, int64_t n_rows, int64_t k, std::byte* out) {
   std::mt19937 random(1);
   for (std::byte& b : rows) b = static_cast<std::byte>(random() & (is_quantized(dtype) ? 255 : 0x3B));
   const uint16_t scale = 0x211F;  // 0.01 in f16
-  const size_t at = dtype == DType::q6_k ? 208 : 0;
-  const bool has_min = dtype == DType::q4_1 || dtype == DType::q5_1 || dtype == DType::q4_k || dtype == DType::q5_k;
-  if (is_quantized(dtype))
-    for (size_t block = 0; block < rows.size(); block += row.block_bytes) {
-      std::memcpy(&rows[block + at], &scale, 2);
-      if (has_min) std::memcpy(&rows[block + 2], &scale, 2);
-    }
+  for (size_t block = 0; is_quantized(dtype) && block < rows.size(); block += row.block_bytes)
+    for (size_t at : scales_at(dtype)) std::memcpy(&rows[block + at], &scale, 2);
   pack_weights(dtype, {rows.data(), row_bytes, kPanelRows, k, 0, 1, out});
   const size_t panel = static_cast<size_t>(packed_bytes(dtype, kPanelRows, k));
   for (int64_t p = 1; p < n_panels(n_rows); ++p) std::memcpy(out + static_cast<size_t>(p) * panel, out, panel);

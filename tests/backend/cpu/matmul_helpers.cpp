@@ -21,6 +21,9 @@ const ScaleOffsets& scale_offsets(DType dtype) {
       {DType::q8_0, {0}, 0},    {DType::q4_0, {0}, 0},       {DType::q4_1, {0, 2}, 1},  {DType::q5_0, {0}, 0},
       {DType::q5_1, {0, 2}, 1}, {DType::q4_k, {0, 2}, 63},   {DType::q5_k, {0, 2}, 63}, {DType::q6_k, {208}, 0},
       {DType::iq4_nl, {0}, 0},  {DType::q2_k, {80, 82}, 15}, {DType::tq2_0, {64}, 0},   {DType::q2_0, {0}, 0},
+      {DType::iq4_xs, {0}, 0},  {DType::q3_k, {108}, 0},     {DType::tq1_0, {52}, 0},   {DType::q1_0, {0}, 0},
+      {DType::iq2_xxs, {0}, 0}, {DType::iq2_xs, {0}, 0},     {DType::iq2_s, {0}, 0},    {DType::iq3_xxs, {0}, 0},
+      {DType::iq3_s, {0}, 0},   {DType::iq1_s, {0}, 0},
   };
   for (const ScaleOffsets& row : kRows)
     if (row.dtype == dtype) return row;
@@ -63,11 +66,13 @@ Matrix make_matrix(DType dtype, int64_t n_rows, int64_t k, uint32_t seed, Fill f
         : fill == Fill::all_ones ? std::byte{255}
                                  : std::byte{0};
   std::uniform_real_distribution<float> scale(0.01f, 0.02f);
-  for (size_t at = 0; at < m.rows.size(); at += dtype_row(dtype).block_bytes)
+  for (size_t at = 0; at < m.rows.size(); at += dtype_row(dtype).block_bytes) {
     for (int offset : scale_offsets(dtype).f16) {
       const uint16_t h = f32_to_f16(scale(random) * (random() % 2 ? 1.0f : -1.0f));
       std::memcpy(&m.rows[at + static_cast<size_t>(offset)], &h, 2);
     }
+    if (dtype == DType::mxfp4) m.rows[at] = static_cast<std::byte>(110 + random() % 20);  // an exponent
+  }
   return m;
 }
 

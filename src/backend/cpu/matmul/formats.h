@@ -86,6 +86,16 @@ void pack_q5_1(const PackWeightsTask& task);
 void pack_q4_k(const PackWeightsTask& task);
 void pack_q5_k(const PackWeightsTask& task);
 void pack_q6_k(const PackWeightsTask& task);
+void pack_q1_0(const PackWeightsTask& task);
+void pack_q2_0(const PackWeightsTask& task);
+void pack_tq1_0(const PackWeightsTask& task);
+void pack_tq2_0(const PackWeightsTask& task);
+void pack_q2_k(const PackWeightsTask& task);
+void pack_q3_k(const PackWeightsTask& task);
+void pack_mxfp4(const PackWeightsTask& task);
+void pack_nvfp4(const PackWeightsTask& task);
+void pack_iq4_nl(const PackWeightsTask& task);
+void pack_iq4_xs(const PackWeightsTask& task);
 void pack_f16(const PackWeightsTask& task);  // bf16 too
 void pack_f32(const PackWeightsTask& task);
 
@@ -117,6 +127,25 @@ inline constexpr auto kPackedFormats = std::to_array<PackedFormat>({
     // 4 x 64 int8 scales (byte i of dword r of vector v: group 4v + i), d, 32 unused; 16 groups of 16: three vectors,
     // bits 0-5 = elements 0.., 4.., 8..; top bits = elements 12..: bits 0-1, 2-3, 4-5
     {DType::q6_k, true, 256, 3392, pack_q6_k},
+    // V[0..3], d; bit q of V[b] = quad q of run b of 32
+    {DType::q1_0, true, 128, 288, pack_q1_0},
+    // d, d; V[0..3], V[0..3]; field q (two bits) of V[t] = quad 4t + q of 64
+    {DType::q2_0, true, 128, 576, pack_q2_0},
+    // 4 runs of 64 as in Q2_0, then d. TQ1_0 becomes TQ2_0: 1.22 times its size in the file
+    {DType::tq1_0, true, 256, 1056, pack_tq1_0},
+    {DType::tq2_0, true, 256, 1056, pack_tq2_0},
+    // 4 vectors of scale (low nibble) and min: byte i of dword r of vector v: group 4v + i; d, dmin; 4 runs of 64
+    {DType::q2_k, true, 256, 1344, pack_q2_k},
+    // 3 vectors of scales as in the file, the top bit of each flipped; 4 runs of 64: H (first 32), H (rest), V[0..3]; d
+    {DType::q3_k, true, 256, 1760, pack_q3_k},
+    // 4 x 16 E8M0 scales; 4 x V[0..3] as in Q4_0
+    {DType::mxfp4, true, 128, 1088, pack_mxfp4},
+    // 4 x 16 UE4M3 scales; 4 x V[0..1]: low nibbles of V[t] = elements 4t.. of 16, high nibbles = 4t + 8..
+    {DType::nvfp4, true, 64, 576, pack_nvfp4},
+    // as Q4_0
+    {DType::iq4_nl, true, 64, 576, pack_iq4_nl},
+    // 2 x 64 int8 scales (byte i of dword r of vector v: group 4v + i), d; 8 x V[0..3] as in Q4_0
+    {DType::iq4_xs, true, 256, 2208, pack_iq4_xs},
     {DType::f16, false, 1, 32, pack_f16},   // [k][16]
     {DType::bf16, false, 1, 32, pack_f16},  // [k][16]
     {DType::f32, false, 1, 64, pack_f32},   // [k][16]

@@ -83,6 +83,25 @@ template <class V, int kBits, Start kStart, int NC, int kTerms>
   for (int c = 0; c < NC; ++c) f[c] = V::fma(s.value(a, c), V::mul(dw, V::set1(a.f32(GroupArray::d, c))), f[c]);
 }
 
+// Two groups of 16 with scales dw0 and dw1:  t = sum_0 * dw0;  t = fma(sum_1, dw1, t);  f = fma(t, da, f).
+// first(sums) and second(sums) add their codes.
+template <class V, int kBits, Start kFirst, Start kSecond, int NC, int kTerms, class First, class Second>
+[[gnu::always_inline]] inline void add_halves(typename V::F (&f)[NC], const Group<V, NC, kTerms>& a,
+                                              const typename V::F& dw0, const typename V::F& dw1, First first,
+                                              Second second) {
+  typename V::F t[NC];
+  {
+    Sums<V, kBits, kFirst, NC, kTerms> s(a);
+    first(s);
+#pragma GCC unroll 8
+    for (int c = 0; c < NC; ++c) t[c] = V::mul(s.value(a, c), dw0);
+  }
+  Sums<V, kBits, kSecond, NC, kTerms> s(a);
+  second(s);
+#pragma GCC unroll 8
+  for (int c = 0; c < NC; ++c) f[c] = V::fma(V::fma(s.value(a, c), dw1, t[c]), V::set1(a.f32(GroupArray::d, c)), f[c]);
+}
+
 // f = fma(m, array, f): the weight's min times d_s, d_s0 or d_s1.
 template <class V, int NC, int kTerms>
 [[gnu::always_inline]] inline void add_mins(typename V::F (&f)[NC], const typename V::F& m, GroupArray array,

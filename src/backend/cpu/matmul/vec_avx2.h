@@ -38,6 +38,21 @@ struct Avx2 {
   static F load_f16(const std::byte* p) { return {{_mm256_cvtph_ps(load128(p)), _mm256_cvtph_ps(load128(p + 16))}}; }
   static __m256 widen_bf16(__m128i x) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16)); }
   static F load_bf16(const std::byte* p) { return {{widen_bf16(load128(p)), widen_bf16(load128(p + 16))}}; }
+  static __m256 widen_ue4m3(__m128i codes) {  // the low 8 bytes
+    return _mm256_cvtph_ps(_mm_and_si128(_mm_slli_epi16(_mm_cvtepu8_epi16(codes), 7), _mm_set1_epi16(0x3F80)));
+  }
+  static F load_ue4m3(const std::byte* p) {
+    const __m128i codes = load128(p);
+    return {{widen_ue4m3(codes), widen_ue4m3(_mm_srli_si128(codes, 8))}};
+  }
+  static __m256 widen_e8m0(__m128i codes) {  // the low 8 bytes
+    const __m256i bits = _mm256_slli_epi32(_mm256_cvtepu8_epi32(codes), 23);
+    return _mm256_castsi256_ps(_mm256_max_epu32(bits, _mm256_set1_epi32(0x00400000)));
+  }
+  static F load_e8m0(const std::byte* p) {
+    const __m128i codes = load128(p);
+    return {{widen_e8m0(codes), widen_e8m0(_mm_srli_si128(codes, 8))}};
+  }
   static F add(F a, F b) { return {{_mm256_add_ps(a.h[0], b.h[0]), _mm256_add_ps(a.h[1], b.h[1])}}; }
   static F sub(F a, F b) { return {{_mm256_sub_ps(a.h[0], b.h[0]), _mm256_sub_ps(a.h[1], b.h[1])}}; }
   static F mul(F a, F b) { return {{_mm256_mul_ps(a.h[0], b.h[0]), _mm256_mul_ps(a.h[1], b.h[1])}}; }
@@ -86,6 +101,13 @@ struct Avx2 {
 
   static __m256i load256(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
   static B load_codes(const std::byte* p) { return {{load256(p), load256(p + 32)}}; }
+  static B load_table(const uint8_t* table) {
+    const __m256i t = _mm256_broadcastsi128_si256(load128(reinterpret_cast<const std::byte*>(table)));
+    return {{t, t}};
+  }
+  static B lookup16(B table, B indices) {
+    return {{_mm256_shuffle_epi8(table.h[0], indices.h[0]), _mm256_shuffle_epi8(table.h[1], indices.h[1])}};
+  }
   static B and_(B a, __m256i m) { return {{_mm256_and_si256(a.h[0], m), _mm256_and_si256(a.h[1], m)}}; }
   template <uint8_t kMask>
   static B mask(B x) {

@@ -32,6 +32,15 @@ struct Avx512 {
     const __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
     return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
   }
+  static __m128i load128(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+  static F load_ue4m3(const std::byte* p) {
+    const __m256i bits = _mm256_slli_epi16(_mm256_cvtepu8_epi16(load128(p)), 7);
+    return _mm512_cvtph_ps(_mm256_and_si256(bits, _mm256_set1_epi16(0x3F80)));
+  }
+  static F load_e8m0(const std::byte* p) {
+    const __m512i bits = _mm512_slli_epi32(_mm512_cvtepu8_epi32(load128(p)), 23);
+    return _mm512_castsi512_ps(_mm512_max_epu32(bits, _mm512_set1_epi32(0x00400000)));
+  }
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
   static F sub(F a, F b) { return _mm512_sub_ps(a, b); }
   static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
@@ -59,6 +68,10 @@ struct Avx512 {
   static void store_i8(std::byte* p, I x) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x)); }
 
   static B load_codes(const std::byte* p) { return _mm512_loadu_si512(p); }
+  static B load_table(const uint8_t* table) {
+    return _mm512_maskz_broadcast_i32x4(0xFFFF, load128(reinterpret_cast<const std::byte*>(table)));
+  }
+  static B lookup16(B table, B indices) { return _mm512_shuffle_epi8(table, indices); }
   template <uint8_t kMask>
   static B mask(B x) {
     return _mm512_and_si512(x, _mm512_set1_epi8(static_cast<char>(kMask)));

@@ -59,6 +59,22 @@ struct Neon {
   static F load_bf16(const std::byte* p) {
     return map_f([&](int i) { return vreinterpretq_f32_u32(vshll_n_u16(load_u16(p + 8 * i), 16)); });
   }
+  static uint16x8_t widen_u8(uint8x16_t x, int half) { return vmovl_u8(half == 0 ? vget_low_u8(x) : vget_high_u8(x)); }
+  static F load_ue4m3(const std::byte* p) {
+    const uint8x16_t codes = vandq_u8(vld1q_u8(u8(p)), vdupq_n_u8(127));
+    return map_f([&](int i) {
+      const uint16x8_t bits = vshlq_n_u16(widen_u8(codes, i / 2), 7);
+      return vcvt_f32_f16(vreinterpret_f16_u16(i % 2 == 0 ? vget_low_u16(bits) : vget_high_u16(bits)));
+    });
+  }
+  static F load_e8m0(const std::byte* p) {
+    const uint8x16_t codes = vld1q_u8(u8(p));
+    return map_f([&](int i) {
+      const uint16x8_t wide = widen_u8(codes, i / 2);
+      const uint32x4_t bits = vshlq_n_u32(vmovl_u16(i % 2 == 0 ? vget_low_u16(wide) : vget_high_u16(wide)), 23);
+      return vreinterpretq_f32_u32(vmaxq_u32(bits, vdupq_n_u32(0x00400000)));
+    });
+  }
   static F add(F a, F b) {
     return map_f([&](int i) { return vaddq_f32(a.q[i], b.q[i]); });
   }
@@ -125,6 +141,12 @@ struct Neon {
 
   static B load_codes(const std::byte* p) {
     return map_b([&](int i) { return vld1q_u8(u8(p + 16 * i)); });
+  }
+  static B load_table(const uint8_t* table) {
+    return map_b([&](int) { return vld1q_u8(table); });
+  }
+  static B lookup16(B table, B indices) {
+    return map_b([&](int i) { return vqtbl1q_u8(table.q[i], indices.q[i]); });
   }
   template <uint8_t kMask>
   static B mask(B x) {

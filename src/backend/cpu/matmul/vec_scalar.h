@@ -72,6 +72,17 @@ struct Scalar {
   static F load_bf16(const std::byte* p) {
     return map_f([&](int i) { return bf16_to_f32(load_as<uint16_t>(p + 2 * i)); });
   }
+  // 16 bytes -> UE4M3 values / 256: the f16 whose bits are code << 7. Bit 7 of a code is not looked at.
+  static F load_ue4m3(const std::byte* p) {
+    return map_f([&](int i) { return f16_to_f32(static_cast<uint16_t>((std::to_integer<int>(p[i]) & 127) << 7)); });
+  }
+  // 16 bytes -> E8M0 values 2^(code - 127); code 255 is infinite.
+  static F load_e8m0(const std::byte* p) {
+    return map_f([&](int i) {
+      const uint32_t bits = std::to_integer<uint32_t>(p[i]) << 23;
+      return std::bit_cast<float>(bits > 0x00400000 ? bits : 0x00400000);  // code 0: a subnormal
+    });
+  }
   static F add(const F& a, const F& b) {
     return map_f([&](int i) { return a.v[i] + b.v[i]; });
   }
@@ -143,6 +154,13 @@ struct Scalar {
   }
 
   static B load_codes(const std::byte* p) { return load_as<B>(p); }
+  // A table of 16 bytes for lookup16.
+  static B load_table(const uint8_t* table) {
+    return map_b([&](int i) { return table[i % 16]; });
+  }
+  static B lookup16(const B& table, const B& indices) {  // indices below 16
+    return map_b([&](int i) { return table.v[indices.v[i] & 15]; });
+  }
   template <uint8_t kMask>
   static B mask(const B& x) {
     return map_b([&](int i) { return x.v[i] & kMask; });

@@ -1,0 +1,11 @@
+#include "backend/cpu/matmul/tile_low_bits.h"
+#include "backend/cpu/matmul/vec_avx2.h"
+
+namespace tokamak::cpu {
+
+template <>
+std::span<const GemmTile> gemm_tiles<TileFamily::low_bits, ActivationKind::int16, Isa::avx2>() {
+  return kLowBitTiles<Avx2, 2>;
+}
+
+}  // namespace tokamak::cpu
