@@ -5,7 +5,6 @@
 
 #include "quant/block_loops.h"
 #include "quant/scale_search.h"
-#include "quant/table_levels.h"
 
 namespace tokamak {
 
@@ -45,12 +44,16 @@ int nearest_e2m1(float x, float d) {
   return x < 0.0f && code > 0 ? code | 8 : code;
 }
 
-struct E2M1Levels {  // doubled
+struct E2M1Levels {  // doubled: 0, 1, 2, then two significant bits up to 12
   F32x4 nearest(F32x4 v) const {
-    const F32x4 level = magnitudes.nearest(max4(v, -v));
-    return v < splat4(0.0f) ? -level : level;
+    v = min4(max4(v, splat4(-12.0f)), splat4(12.0f));
+    I32x4 bits;
+    std::memcpy(&bits, &v, sizeof bits);
+    bits = (bits + 0x00200000) & ~0x003FFFFF;  // the sign stays outside
+    F32x4 large;
+    std::memcpy(&large, &bits, sizeof large);
+    return max4(v, -v) < splat4(2.0f) ? round4(v) : large;
   }
-  TableLevels<8> magnitudes{std::array<int8_t, 8>{0, 1, 2, 3, 4, 6, 8, 12}};
 };
 constexpr E2M1Levels kLevels;
 

@@ -43,8 +43,8 @@ Grid<Shape>::Grid(std::span<const uint16_t> points) : points_(points) {
 }
 
 template <class Shape>
-typename Grid<Shape>::Found Grid<Shape>::nearest(const float* x, const float* w, float scale,
-                                                 const Levels& values) const {
+typename Grid<Shape>::Found Grid<Shape>::nearest(const float* x, const float* w, float scale, const Levels& values,
+                                                 float limit) const {
   float single[Shape::elems][levels];
   for (int k = 0; k < Shape::elems; ++k)
     for (int level = 0; level < levels; ++level) {
@@ -62,6 +62,7 @@ typename Grid<Shape>::Found Grid<Shape>::nearest(const float* x, const float* w,
   }
   const int rounded = index_[static_cast<size_t>(entry[0] + Shape::half_size * entry[1])];
   if (rounded >= 0) return {rounded, least};
+  if (least >= limit) return {0, least};  // no point is nearer than the vector rounded freely
 
   Halves errors;
   for (int i = Shape::half_size; i < kHalfRoom; ++i) errors.high[i] = std::numeric_limits<float>::infinity();
@@ -74,7 +75,7 @@ typename Grid<Shape>::Found Grid<Shape>::nearest(const float* x, const float* w,
     outer_sum<levels * levels, levels * levels>(pair[0], pair[1], errors.low);
     outer_sum<levels * levels, levels * levels>(pair[2], pair[3], errors.high);
   }
-  return search(entry[0], entry[1], errors);
+  return search(entry[0], entry[1], errors, limit);
 }
 
 template <class Shape>
@@ -90,10 +91,10 @@ typename Grid<Shape>::Found Grid<Shape>::search(int high, const Halves& errors, 
 
 // low, high: where the errors are smallest.
 template <class Shape>
-typename Grid<Shape>::Found Grid<Shape>::search(int low, int high, const Halves& errors) const {
+typename Grid<Shape>::Found Grid<Shape>::search(int low, int high, const Halves& errors, float limit) const {
   const float least_low = errors.low[low];
   // Begin where the best point is likely, so that most other bundles are skipped.
-  Found best = search(high, errors, {0, std::numeric_limits<float>::infinity()});
+  Found best = search(high, errors, {0, limit});
   for (int first = 0; first < Shape::half_size; first += 4) {
     const I32x4 promising = load4(errors.high + first) + least_low < splat4(best.error);
     int64_t any[2];

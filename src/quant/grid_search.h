@@ -34,8 +34,9 @@ class Grid {
     int index;
     float error;
   };
-  // The point with the least sum_k w_k (x_k - scale * level_k)^2.
-  Found nearest(const float* x, const float* w, float scale, const Levels& values) const;
+  // The point with the least sum_k w_k (x_k - scale * level_k)^2. When that is not below `limit`, some index with an
+  // error >= limit.
+  Found nearest(const float* x, const float* w, float scale, const Levels& values, float limit) const;
 
   int level(int index, int k) const {
     return (points_[static_cast<size_t>(index)] >> (Shape::bits * k)) & ((1 << Shape::bits) - 1);
@@ -50,7 +51,7 @@ class Grid {
     alignas(16) float low[kHalfRoom], high[kHalfRoom];
   };
   Found search(int high, const Halves& errors, Found best) const;
-  Found search(int low, int high, const Halves& errors) const;
+  Found search(int low, int high, const Halves& errors, float limit) const;
 
   std::span<const uint16_t> points_;
   std::vector<uint8_t> low_;                      // the half table entry of each point

@@ -31,7 +31,7 @@ void encode_block_iq4_nl(const Samples<32>& samples, BlockIQ4_NL& block) {
 void encode_block_iq4_xs(const Samples<256>& samples, BlockIQ4_XS& block) {
   Run runs[8];
   for (int g = 0; g < 8; ++g) runs[g] = run_of(samples, 32 * g, 32);
-  const auto fit = fit_group_scales(kLevels, runs, kEnds, -32, 31, samples.exponent);
+  const auto fit = fit_group_scales(kLevels, runs, kEnds, -32, 31, samples.exponent, 2);
   block.d = fit.d.code;
   for (int g = 0; g < 8; ++g) {
     const int code = fit.code[g] + 32;

@@ -66,15 +66,16 @@ class GridFit {
     int index[Type::group_vectors] = {}, variant[Type::group_vectors] = {};
   };
 
-  Group evaluate(int g, float scale, int first_variant, int end_variant) const {
+  // Variants [first, end); gives up, with an error >= limit, when the group cannot come below it.
+  Group evaluate(int g, float scale, int first, int end, float limit) const {
     Group out;
-    for (int v = 0; v < Type::group_vectors; ++v) {
+    for (int v = 0; v < Type::group_vectors && out.error < limit; ++v) {
       const int begin = Type::group_elems * g + Type::Shape::elems * v;
       typename Grid<typename Type::Shape>::Found best{0, INFINITY};
-      out.variant[v] = first_variant;
-      for (int variant = first_variant; variant < end_variant; ++variant) {
+      out.variant[v] = first;
+      for (int variant = first; variant < end; ++variant) {
         const auto found =
-            type_.grid.nearest(x_ + begin, w_ + begin, scale, type_.values[static_cast<size_t>(variant)]);
+            type_.grid.nearest(x_ + begin, w_ + begin, scale, type_.values[static_cast<size_t>(variant)], best.error);
         if (found.error < best.error) best = found, out.variant[v] = variant;
       }
       out.index[v] = best.index;
@@ -89,11 +90,11 @@ class GridFit {
     return out;
   }
   // The best choice for a group at this scale.
-  Group evaluate(int g, float scale) const {
-    if (type_.variant_per_vector) return evaluate(g, scale, 0, type_.n_variants);
-    Group best = evaluate(g, scale, 0, 1);
+  Group evaluate(int g, float scale, float limit = INFINITY) const {
+    if (type_.variant_per_vector) return evaluate(g, scale, 0, type_.n_variants, limit);
+    Group best = evaluate(g, scale, 0, 1, limit);
     for (int variant = 1; variant < type_.n_variants; ++variant) {
-      const Group other = evaluate(g, scale, variant, variant + 1);
+      const Group other = evaluate(g, scale, variant, variant + 1, std::min(best.error, limit));
       if (other.error < best.error) best = other;
     }
     return best;
@@ -154,7 +155,7 @@ class GridFit {
       Group best;
       best.error = INFINITY;
       for (int c = low; c < low + n_codes && c <= type_.code_max; ++c) {
-        const Group group = evaluate(g, step * static_cast<float>(2 * c + 1));
+        const Group group = evaluate(g, step * static_cast<float>(2 * c + 1), best.error);
         if (group.error < best.error) best = group, block.code[g] = c;
       }
       if (best.error == INFINITY) continue;  // d overflows f16: refused by its fault function

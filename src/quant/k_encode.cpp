@@ -50,7 +50,7 @@ GroupScales<groups> fit_symmetric(const Samples<kElems>& samples, int half, std:
   const IntegerLevels levels{static_cast<float>(-half), static_cast<float>(half - 1)};
   Run runs[groups];
   make_runs(samples, runs);
-  const auto fit = fit_group_scales(levels, runs, ends, code_low, code_high, samples.exponent);
+  const auto fit = fit_group_scales(levels, runs, ends, code_low, code_high, samples.exponent, half > 4 ? 1 : 2);
   for (int g = 0; g < groups; ++g) {
     const float inverse = inverse_or_zero(fit.d.value * static_cast<float>(fit.code[g]));
     put_codes(runs[g], levels, inverse, 0.0f, codes + kElems / groups * g);
@@ -122,8 +122,7 @@ void encode_block_q3_k(const Samples<kElems>& samples, BlockQ3_K& block) {
   for (int j = 0; j < kElems; ++j) block.hmask[j % 32] |= static_cast<uint8_t>((codes[j] >> 2) << (j / 32));
 }
 
-constexpr float kEnds6[] = {-33.0f, -32.6f, -32.3f, -32.0f, -31.7f, -31.4f, -31.0f, -30.6f,
-                            -30.0f, 30.0f,  30.5f,  30.8f,  31.1f,  31.4f,  31.8f};
+constexpr float kEnds6[] = {-32.8f, -32.3f, -31.9f, -31.5f, -31.0f, -30.3f, 30.4f, 30.9f, 31.3f, 31.8f};
 
 void encode_block_q6_k(const Samples<kElems>& samples, BlockQ6_K& block) {
   uint8_t codes[kElems];

@@ -10,6 +10,23 @@ float weighted_squares(const Run& run) {
   return sum4(sum);
 }
 
+Anchors anchors_of(const Run& run) {
+  F32x4 low = load4(run.x), high = low, most{}, heaviest{};
+  for (int i = 0; i < run.n; i += 4) {
+    const F32x4 x = load4(run.x + i), square = load4(run.wx + i) * x;
+    low = min4(x, low);
+    high = max4(x, high);
+    heaviest = square > most ? x : heaviest;
+    most = max4(square, most);
+  }
+  int lane = 0;
+  for (int k = 1; k < 4; ++k)
+    if (most[k] > most[lane]) lane = k;
+  const float lowest = std::min({low[0], low[1], low[2], low[3]}),
+              highest = std::max({high[0], high[1], high[2], high[3]});
+  return {-lowest > highest ? lowest : highest, heaviest[lane]};
+}
+
 AffineRun affine_run(const Run& run, MinSign min_sign) {
   F32x4 w{}, x{}, high = splat4(run.x[0]), low = min_sign == MinSign::any ? high : F32x4{};
   for (int i = 0; i < run.n; i += 4) {
@@ -56,18 +73,15 @@ ScaleAndMin refit(const AffineRun& run, const AffineMoments& m) {
 
 }  // namespace
 
-ScaleAndMin fit_scale_and_min(const AffineRun& run, float q_max, const AffineCandidates& candidates) {
-  ScaleAndMin best{0.0f, -run.x / run.w};  // one value for all
-  if (run.min_sign == MinSign::not_negative) best.min = std::fmax(best.min, 0.0f);
-  float best_gain = affine_gain(run, {}, best);
+BestTwo<ScaleAndMin> fit_scales_and_mins(const AffineRun& run, float q_max, const AffineCandidates& candidates) {
+  ScaleAndMin level{0.0f, -run.x / run.w};  // one value for all
+  if (run.min_sign == MinSign::not_negative) level.min = std::fmax(level.min, 0.0f);
+  BestTwo<ScaleAndMin> best;
+  best.offer(level, affine_gain(run, {}, level));
   if (!(run.high > run.low)) return best;
   const auto consider = [&](const AffineMoments& m) {
     const ScaleAndMin fit = refit(run, m);
-    const float gain = affine_gain(run, m, fit);
-    if (!(gain > best_gain)) return false;
-    best_gain = gain;
-    best = fit;
-    return true;
+    return best.offer(fit, affine_gain(run, m, fit));
   };
   const bool low_end_moves = run.low < 0.0f || run.min_sign == MinSign::any;
   const float span = run.high - run.low, step = (candidates.t_high - candidates.t_low) / candidates.n_steps;
@@ -78,7 +92,7 @@ ScaleAndMin fit_scale_and_min(const AffineRun& run, float q_max, const AffineCan
     consider(affine_moments(run, inverse, offset, q_max));
     if (t > 0.0f && low_end_moves) consider(affine_moments(run, inverse, offset - t, q_max));
   }
-  for (int round = 0; round < 2 && consider(affine_moments(run, best, q_max)); ++round) {
+  for (int round = 0; round < 2 && consider(affine_moments(run, best.fit[0], q_max)); ++round) {
   }
   return best;
 }
@@ -97,7 +111,8 @@ struct Normal {
 template <int groups>
 struct AffineFit {
   const AffineRun (&runs)[groups];
-  ScaleAndMin wanted[groups];
+  BestTwo<ScaleAndMin> wanted[groups];
+  int n_wanted[groups];
   float q_max;
   int code_max;
 
@@ -109,8 +124,6 @@ struct AffineFit {
     normal = {};
     for (int g = 0; g < groups; ++g) {
       const AffineRun& run = runs[g];
-      const AffineMoments start = affine_moments(run, wanted[g], q_max);
-      const int middle = clamped_code(wanted[g].scale * inverse_d, code_max);
       AffineMoments best{};
       float best_gain = -1e30f;
       const auto consider = [&](int scale, int min) {
@@ -120,10 +133,15 @@ struct AffineFit {
         if (!(gain > best_gain)) return;
         best_gain = gain, best = m, out.scale[g] = scale, out.min[g] = min;
       };
-      for (int scale = std::max(middle - 1, 0); scale <= std::min(middle + 1, code_max); ++scale) {
-        // The best min for the codes of the wanted fit under this scale.
-        const float min = (d * static_cast<float>(scale) * start.q - run.x) / run.w;
-        consider(scale, clamped_code(min * inverse_dmin, code_max));
+      for (int k = 0; k < n_wanted[g]; ++k) {
+        const ScaleAndMin& fit = wanted[g].fit[k];
+        const AffineMoments start = affine_moments(run, fit, q_max);
+        const int middle = clamped_code(fit.scale * inverse_d, code_max);
+        for (int scale = std::max(middle - 1, 0); scale <= std::min(middle + 1, code_max); ++scale) {
+          // The best min for the codes of the wanted fit under this scale.
+          const float min = (d * static_cast<float>(scale) * start.q - run.x) / run.w;
+          consider(scale, clamped_code(min * inverse_dmin, code_max));
+        }
       }
       total += static_cast<double>(best_gain);
       const double s = out.scale[g], m = out.min[g];
@@ -140,12 +158,13 @@ struct AffineFit {
 template <int groups>
 GroupScalesAndMins<groups> fit_group_scales_and_mins(const AffineRun (&runs)[groups], float q_max, int code_max,
                                                      const AffineCandidates& candidates, int exponent) {
-  AffineFit<groups> fit{runs, {}, q_max, code_max};
+  AffineFit<groups> fit{runs, {}, {}, q_max, code_max};
   float largest_scale = 0.0f, largest_min = 0.0f;
   for (int g = 0; g < groups; ++g) {
-    fit.wanted[g] = fit_scale_and_min(runs[g], q_max, candidates);
-    largest_scale = std::fmax(largest_scale, fit.wanted[g].scale);
-    largest_min = std::fmax(largest_min, fit.wanted[g].min);
+    fit.wanted[g] = fit_scales_and_mins(runs[g], q_max, candidates);
+    fit.n_wanted[g] = fit.wanted[g].n_worth_trying(weighted_squares(runs[g].run));
+    largest_scale = std::fmax(largest_scale, fit.wanted[g].fit[0].scale);
+    largest_min = std::fmax(largest_min, fit.wanted[g].fit[0].min);
   }
   GroupScalesAndMins<groups> best{};
   best.d = rounded_scale(largest_scale / static_cast<float>(code_max), exponent);

@@ -50,27 +50,67 @@ Moments moments_of(const Levels& levels, const Run& run, float inverse) {
   return {sum4(xq), sum4(qq)};
 }
 
-// The scale with the largest gain. ends: candidates, as the (fractional) level on which the element of largest
-// magnitude falls. 0 when all x are 0.
+// The two fits with the largest gains whose scales are far enough apart to round to different codes. The second may
+// suit the rounded scales better; it is worth a trial when its error is not much larger.
+template <class Fit>
+struct BestTwo {
+  Fit fit[2]{};
+  float gain[2] = {-1.0f, -1.0f};
+
+  // True when it is the new first.
+  bool offer(const Fit& candidate, float its_gain) {
+    if (its_gain > gain[0]) {
+      if (apart(candidate, fit[0])) fit[1] = fit[0], gain[1] = gain[0];
+      fit[0] = candidate, gain[0] = its_gain;
+      return true;
+    }
+    if (its_gain > gain[1] && apart(candidate, fit[0])) fit[1] = candidate, gain[1] = its_gain;
+    return false;
+  }
+  // squares: sum w x^2
+  int n_worth_trying(float squares) const {
+    return gain[1] >= 0.0f && squares - gain[1] <= 1.1f * (squares - gain[0]) + 1e-4f * squares ? 2 : 1;
+  }
+
+ private:
+  static float scale_of(float scale) { return scale; }
+  template <class Affine>
+  static float scale_of(const Affine& affine) {
+    return affine.scale;
+  }
+  static bool apart(const Fit& a, const Fit& b) {
+    return std::fabs(scale_of(a) - scale_of(b)) > 0.03f * std::fabs(scale_of(b));
+  }
+};
+
+// The element of largest magnitude, and the one of largest w x^2. Without importance they are the same.
+struct Anchors {
+  float extreme, heaviest;
+};
+Anchors anchors_of(const Run& run);
+
+// The scales with the largest gains. ends: candidates, as the (fractional) level on which the element of largest
+// magnitude falls, or the one that weighs most. 0 when all x are 0.
 template <class Levels>
-float fit_scale(const Levels& levels, const Run& run, std::span<const float> ends) {
-  float extreme = 0.0f;
-  for (int i = 0; i < run.n; ++i)
-    if (std::fabs(run.x[i]) > std::fabs(extreme)) extreme = run.x[i];
-  const float unit = inverse_or_zero(extreme);
-  float best_gain = 0.0f, best_scale = 0.0f;
+BestTwo<float> fit_scales(const Levels& levels, const Run& run, std::span<const float> ends) {
+  const Anchors anchors = anchors_of(run);
+  BestTwo<float> best;
+  best.offer(0.0f, 0.0f);
   const auto consider = [&](float inverse) {
     const Moments m = moments_of(levels, run, inverse);
-    const float gain = m.gain();
-    if (!(gain > best_gain)) return false;
-    best_gain = gain;
-    best_scale = m.scale();
-    return true;
+    return best.offer(m.scale(), m.gain());
   };
+  const float unit = inverse_or_zero(anchors.extreme);
   for (const float end : ends) consider(end * unit);
-  for (int round = 0; round < 2 && consider(inverse_or_zero(best_scale)); ++round) {
+  if (std::fabs(anchors.heaviest) < 0.9f * std::fabs(anchors.extreme))
+    for (const float end : ends) consider(end * inverse_or_zero(anchors.heaviest));
+  for (int round = 0; round < 2 && consider(inverse_or_zero(best.fit[0])); ++round) {
   }
-  return best_scale;
+  return best;
+}
+template <class Levels>
+float fit_scale(const Levels& levels, const Run& run, std::span<const float> ends) {
+  return fit_scales(levels, run, ends).fit[0];
 }
 
 // --- integer scales of several runs under one f16 super-scale: y = d * code_g * q.
@@ -86,9 +126,10 @@ struct GroupFit {
   const Levels& levels;
   const Run* runs;  // [groups]
   int code_low, code_high;
-  float wanted[groups];  // the best real scale of each group
+  BestTwo<float> wanted[groups];  // the best real scales of each group
+  int n_wanted[groups];
 
-  // Chooses codes for d among the neighbours of the wanted scale. Returns the gain and what a refit of d needs.
+  // Chooses codes for d among the neighbours of the wanted scales. Returns the gain and what a refit of d needs.
   struct Outcome {
     double gain = 0.0, xq = 0.0, qq = 0.0;
   };
@@ -97,14 +138,17 @@ struct GroupFit {
     const float inverse = inverse_or_zero(d);
     for (int g = 0; g < groups; ++g) {
       const float low = static_cast<float>(code_low), high = static_cast<float>(code_high);
-      const int middle = static_cast<int>(std::nearbyint(std::fmin(std::fmax(wanted[g] * inverse, low), high)));
       Moments best;
       float best_gain = 0.0f;
       code[g] = 0;
-      for (int c = std::max(middle - 1, code_low); c <= std::min(middle + 1, code_high); ++c) {
-        const float scale = d * static_cast<float>(c);
-        const Moments m = moments_of(levels, runs[g], inverse_or_zero(scale));
-        if (m.gain_of(scale) > best_gain) best_gain = m.gain_of(scale), best = m, code[g] = c;
+      for (int k = 0; k < n_wanted[g]; ++k) {
+        const float exact = std::fmin(std::fmax(wanted[g].fit[k] * inverse, low), high);
+        const int middle = static_cast<int>(std::nearbyint(exact));
+        for (int c = std::max(middle - 1, code_low); c <= std::min(middle + 1, code_high); ++c) {
+          const float scale = d * static_cast<float>(c);
+          const Moments m = moments_of(levels, runs[g], inverse_or_zero(scale));
+          if (m.gain_of(scale) > best_gain) best_gain = m.gain_of(scale), best = m, code[g] = c;
+        }
       }
       total.gain += static_cast<double>(best_gain);
       total.xq += static_cast<double>(code[g]) * static_cast<double>(best.xq);
@@ -114,15 +158,16 @@ struct GroupFit {
   }
 };
 
-// exponent: of the samples.
+// exponent: of the samples. alternatives: 1 or 2 fits tried per group; the second matters to types of few levels.
 template <class Levels, int groups>
 GroupScales<groups> fit_group_scales(const Levels& levels, const Run (&runs)[groups], std::span<const float> ends,
-                                     int code_low, int code_high, int exponent) {
-  GroupFit<Levels, groups> fit{levels, runs, code_low, code_high, {}};
+                                     int code_low, int code_high, int exponent, int alternatives) {
+  GroupFit<Levels, groups> fit{levels, runs, code_low, code_high, {}, {}};
   float extreme = 0.0f;
   for (int g = 0; g < groups; ++g) {
-    fit.wanted[g] = fit_scale(levels, runs[g], ends);
-    if (std::fabs(fit.wanted[g]) > std::fabs(extreme)) extreme = fit.wanted[g];
+    fit.wanted[g] = fit_scales(levels, runs[g], ends);
+    fit.n_wanted[g] = std::min(fit.wanted[g].n_worth_trying(weighted_squares(runs[g])), alternatives);
+    if (std::fabs(fit.wanted[g].fit[0]) > std::fabs(extreme)) extreme = fit.wanted[g].fit[0];
   }
   GroupScales<groups> best{};
   best.d = rounded_scale(extreme / static_cast<float>(code_low), exponent);
@@ -170,7 +215,7 @@ struct AffineCandidates {
   float t_low, t_high;
   int n_steps;
 };
-ScaleAndMin fit_scale_and_min(const AffineRun& run, float q_max, const AffineCandidates& candidates);
+BestTwo<ScaleAndMin> fit_scales_and_mins(const AffineRun& run, float q_max, const AffineCandidates& candidates);
 
 template <int groups>
 struct GroupScalesAndMins {

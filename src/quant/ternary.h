@@ -1,7 +1,7 @@
 // One- and two-bit blocks: codes are -1, 0, +1 (and +2 in Q2_0) times one f16 scale.
-// Encoders of TQ1_0, TQ2_0 and Q1_0 take the scale from the block's largest (Q1_0: mean) magnitude, as the `gguf` package
-// does, and search it when importance is given. Q2_0 always searches the scale and its sign.
-// Signatures and meaning: struct Codec in codecs.h; layouts: blocks.h.
+// Encoders of TQ1_0, TQ2_0 and Q1_0 take the scale from the block's largest (Q1_0: mean) magnitude, as the `gguf`
+// package does, and search it when importance is given. Q2_0 always searches the scale and its sign. Signatures and
+// meaning: struct Codec in codecs.h; layouts: blocks.h.
 #pragma once
 
 #include <cstddef>

@@ -34,9 +34,11 @@ void check_grid(const std::array<uint16_t, n_points>& points, const typename Gri
       return error;
     };
     for (size_t i = 0; i < n_points; ++i) least = std::min(least, error_of(static_cast<int>(i)));
-    const auto found = grid.nearest(x, w, scale, values);
+    const auto found = grid.nearest(x, w, scale, values, std::numeric_limits<float>::infinity());
     EXPECT_LE(error_of(found.index), least * (1 + 1e-5)) << n_points << " points";
     EXPECT_NEAR(static_cast<double>(found.error), least, 1e-5 * least);
+    EXPECT_EQ(grid.nearest(x, w, scale, values, found.error * 1.001f).index, found.index);
+    EXPECT_GE(grid.nearest(x, w, scale, values, found.error * 0.9f).error, found.error * 0.9f);
   }
 }
 
@@ -55,7 +57,7 @@ TEST(Grid, PointsAreFoundAsThemselves) {
   for (int i = 0; i < 2048; ++i) {
     float x[8];
     for (int k = 0; k < 8; ++k) x[k] = static_cast<float>(grid.level(i, k) - 1);
-    const auto found = grid.nearest(x, w, 1.0f, {-1, 0, 1});
+    const auto found = grid.nearest(x, w, 1.0f, {-1, 0, 1}, 1.0f);
     EXPECT_EQ(found.index, i);
     EXPECT_EQ(found.error, 0.0f);
   }
