@@ -100,11 +100,22 @@ class Program {
   virtual void set_profiling(bool on) = 0;  // times each step; costs a barrier per step
 };
 
+// The input of a product with a weight: f32 [n_rows, k], rows row_stride_elems apart; row r of the input makes row r of
+// the result. Valid during the call only.
+struct MatmulInput {
+  std::string_view weight;  // the tensor's name in the file
+  const float* x = nullptr;
+  int64_t n_rows = 0, k = 0, row_stride_elems = 0;
+};
+// Called before the product, one call at a time, from a thread of the backend; must not throw.
+using MatmulObserver = std::function<void(const MatmulInput& input)>;
+
 struct CompileOptions {
   bool fusion = true;
   std::vector<std::string> disabled_passes;
   std::string dump_after;  // pass name; empty = no dump
   std::function<void(std::string_view text)> dump_sink;
+  MatmulObserver matmul_observer;  // sees every MUL_MAT once per run, fused or not; results do not depend on it
 };
 
 class Backend {

@@ -13,21 +13,24 @@ constexpr double kMaxInt = 2147483647;
 constexpr double kMaxSeed = 9007199254740991;  // 2^53 - 1, the largest integer that JSON repeats exactly
 
 constexpr uint16_t kGenerate = kScopeRun | kScopeServe;
-constexpr uint16_t kCompute = kGenerate | kScopeBench | kScopeExplain;
+constexpr uint16_t kTexts = kScopeImatrix | kScopeEval;  // a text in chunks
+constexpr uint16_t kContext = kGenerate | kScopeBench | kScopeExplain;
+constexpr uint16_t kCompute = kContext | kTexts;
 constexpr uint16_t kKernels = kCompute | kScopeSelftest;
 constexpr uint16_t kReports = kScopeRun | kScopeBench | kScopeTokenize | kScopeInspect | kScopeExplain |
-                              kScopeSelftest | kScopeConvert | kScopeQuantize | kScopeSplit | kScopeMerge;
+                              kScopeSelftest | kScopeConvert | kScopeQuantize | kScopeSplit | kScopeMerge | kTexts;
 
 constexpr std::string_view kPrompt = "Prompt", kLength = "Length and end", kSampling = "Sampling",
                            kMachine = "Model and machine", kMeasure = "Measurement", kConversion = "Conversion",
-                           kQuantization = "Quantization", kParts = "Parts", kOutput = "Output";
+                           kQuantization = "Quantization", kParts = "Parts", kText = "Text and chunks",
+                           kImportance = "Importance matrix", kQuality = "Quality", kOutput = "Output";
 
 constexpr auto kSettings = std::to_array<Setting>({
     // flag, short, alias, JSON field, type, min, max, choices, default, scopes, group, common, sentence
     {"--prompt", "-p", "", "prompt", text, 0, 0, "", "", kScopeRun | kScopeTokenize, kPrompt, true,
      "The prompt; without one and without a file, `run` chats."},
-    {"--file", "-f", "", "", text, 0, 0, "", "", kScopeRun | kScopeTokenize, kPrompt, true,
-     "Read the prompt from this file; `-` is standard input."},
+    {"--file", "-f", "", "", text, 0, 0, "", "", kScopeRun | kScopeTokenize | kTexts, kPrompt, true,
+     "Read the prompt or text from this file; `-` is standard input."},
     {"--system", "-sys", "--system-prompt", "", text, 0, 0, "", "", kScopeRun, kPrompt, true,
      "The system message of the chat."},
     {"--chat-template", "", "", "", text, 0, 0, "", "", kGenerate, kPrompt, false,
@@ -103,7 +106,7 @@ constexpr auto kSettings = std::to_array<Setting>({
 
     {"--threads", "-t", "", "", integer, 0, kMaxThreads, "", "0", kKernels | kScopeQuantize, kMachine, true,
      "Compute threads; 0 is one per usable core."},
-    {"--ctx-size", "-c", "", "", integer, 0, kMaxInt, "", "4096", kCompute, kMachine, true,
+    {"--ctx-size", "-c", "", "", integer, 0, kMaxInt, "", "4096", kContext, kMachine, true,
      "Context in tokens; 0 is what the model was trained for."},
     {"--batch", "-b", "--batch-size", "", integer, 1, 65536, "", "512", kCompute, kMachine, false,
      "Prompt tokens processed in one pass; the answer does not depend on it."},
@@ -140,7 +143,7 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"--pre", "", "", "", text, 0, 0, "", "", kScopeConvert, kConversion, false,
      "How text is cut before tokens are looked up (tokenizer.ggml.pre), for tokenizers that are not recognised."},
 
-    {"--imatrix", "", "", "", text, 0, 0, "", "", kScopeQuantize, kQuantization, true,
+    {"--imatrix", "", "", "", text, 0, 0, "", "", kScopeQuantize | kScopeEval, kQuantization, true,
      "Importance matrix (GGUF or .dat): errors count by how much each column matters."},
     {"--tensor-type", "", "", "", list, 0, 0, "", "", kScopeQuantize, kQuantization, true,
      "REGEX=TYPE: tensors whose name has a match get this type; the first that matches decides."},
@@ -178,8 +181,39 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"--no-tensor-first-split", "", "", "", flag, 0, 0, "", "off", kScopeSplit, kParts, true,
      "The first part holds only metadata."},
 
+    {"--chunk-size", "-c", "--ctx-size", "", integer, 8, kMaxInt, "", "512", kTexts, kText, true,
+     "Tokens per chunk of the text; `eval` scores the second half of each."},
+    {"--chunks", "", "", "", integer, 0, kMaxInt, "", "0", kTexts, kText, true,
+     "Most chunks to work on; 0 is all of the text."},
+
+    {"--in-file", "", "", "", list, 0, 0, "", "", kScopeImatrix, kImportance, true,
+     "Importance matrix (GGUF or .dat) to add to: repeated, or without a text, several become one."},
+    {"--from-chunk", "", "--chunk", "", integer, 0, kMaxInt, "", "0", kScopeImatrix, kImportance, true,
+     "Leave out the chunks before this one, which an --in-file covers."},
+    {"--output-frequency", "", "", "", integer, 0, kMaxInt, "", "10", kScopeImatrix, kImportance, false,
+     "Save after every so many chunks; 0 saves at the end only."},
+    {"--process-output", "", "", "", flag, 0, 0, "", "off", kScopeImatrix, kImportance, false,
+     "Also measure the output matrix."},
+
+    {"--save-logits", "", "", "", text, 0, 0, "", "", kScopeEval, kQuality, true,
+     "Also write the logits of all scored positions to this file, for --base."},
+    {"--logits-type", "", "", "", choice, 0, 0, "u16 f32", "u16", kScopeEval, kQuality, false,
+     "Number format of --save-logits: u16 rounds each row to 65536 steps, f32 is exact."},
+    {"--kl-divergence", "", "", "", flag, 0, 0, "", "off", kScopeEval, kQuality, true,
+     "Compare every prediction with those of the --base logits."},
+    {"--base", "", "--kl-divergence-base", "", text, 0, 0, "", "", kScopeEval, kQuality, true,
+     "Saved logits of the base model; they bring their text, and --file is not needed."},
+    {"--tensors", "", "", "", flag, 0, 0, "", "off", kScopeEval, kQuality, true,
+     "Compare the weights of each tensor with those of the --base-model; runs nothing."},
+    {"--base-model", "", "", "", text, 0, 0, "", "", kScopeEval, kQuality, true,
+     "The model file that this one was quantized from."},
+    {"--plot", "", "", "", text, 0, 0, "", "", kScopeEval, kQuality, true,
+     "Draw the errors of --tensors into this SVG file."},
+
     {"--out", "-o", "", "", text, 0, 0, "", "docs/reference", kScopeDocs, kOutput, true,
      "Folder that the pages are written to."},
+    {"--output-file", "-o", "--out", "", text, 0, 0, "", "imatrix.gguf", kScopeImatrix, kOutput, true,
+     "File that the importance matrix is written to."},
     {"--json", "", "", "", flag, 0, 0, "", "off", kReports, kOutput, true, "Print one JSON object instead of text."},
     {"--verbose", "-v", "", "", flag, 0, 0, "", "off", kScopeAll, kOutput, true,
      "Also print the engine's own remarks."},

@@ -53,5 +53,7 @@ Result<int> docs_command(const Arguments& arguments);
 Result<int> quantize_command(const Arguments& arguments);
 Result<int> split_command(const Arguments& arguments);
 Result<int> merge_command(const Arguments& arguments);
+Result<int> imatrix_command(const Arguments& arguments);
+Result<int> eval_command(const Arguments& arguments);
 
 }  // namespace tokamak::cli

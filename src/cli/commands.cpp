@@ -26,6 +26,10 @@ constexpr auto kCommands = std::to_array<Command>({
      split_command, "tokamak split model.gguf model --split-max-size 2G"},
     {"merge", "IN OUT [flags]", "Write a model of several files as one; IN is any of them.", kScopeMerge, merge_command,
      "tokamak merge model-00001-of-00003.gguf model.gguf"},
+    {"imatrix", "[MODEL] -f TEXT [flags]", "Measure which weights matter on a text, for quantize --imatrix.",
+     kScopeImatrix, imatrix_command, "tokamak imatrix model-f16.gguf -f calibration.txt -o imatrix.gguf"},
+    {"eval", "[MODEL] -f TEXT [flags]", "Measure how well a model predicts a text, or what quantization cost.",
+     kScopeEval, eval_command, "tokamak eval model-q4.gguf -f text.txt"},
     {"docs", "[flags]", "Write the reference pages of this documentation.", kScopeDocs, docs_command,
      "tokamak docs --out docs/reference"},
 });

@@ -89,17 +89,31 @@ void catch_lost_files() {
 bool interrupted() { return interrupts > 0; }
 void clear_interrupt() { interrupts = 0; }
 
+namespace {
+// "  3:20 left", once enough is done to tell.
+std::string time_left(double seconds_spent, double fraction) {
+  constexpr double kMinFraction = 0.02, kMaxSeconds = 360000;
+  if (fraction < kMinFraction || fraction >= 1) return "";
+  const double left = seconds_spent * (1 - fraction) / fraction;
+  if (left < 2 || left > kMaxSeconds) return "";
+  const auto seconds = static_cast<int64_t>(left);
+  if (seconds < 3600) return fmt::format("  {}:{:02} left", seconds / 60, seconds % 60);
+  return fmt::format("  {}:{:02}:{:02} left", seconds / 3600, seconds / 60 % 60, seconds % 60);
+}
+}  // namespace
+
 ProgressBar::ProgressBar(std::string label, bool visible)
     : label_(std::move(label)), visible_(visible && talk_is_terminal()) {}
 
 bool ProgressBar::update(double fraction) {
   const int percent = static_cast<int>(100 * std::clamp(fraction, 0.0, 1.0));
-  const bool is_slow = std::chrono::steady_clock::now() - start_ > kQuietTime;
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
+  const bool is_slow = spent > kQuietTime;
   if (visible_ && is_slow && percent != last_percent_) {
     constexpr int kCells = 30;
     const auto n_full = static_cast<size_t>(percent * kCells / 100);
-    talk(
-        fmt::format("\r{} [{}{}] {:3}%", label_, std::string(n_full, '='), std::string(kCells - n_full, ' '), percent));
+    talk(fmt::format("\r{} [{}{}] {:3}%{:14}", label_, std::string(n_full, '='), std::string(kCells - n_full, ' '),
+                     percent, time_left(spent.count(), fraction)));
     last_percent_ = percent;
     drawn_ = true;
   }

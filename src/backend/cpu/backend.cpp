@@ -60,7 +60,7 @@ class CpuBackend : public Backend {
     auto& cpu_kv = dynamic_cast<CpuKv&>(kv);
     auto program = std::make_unique<CpuProgram>(std::move(graph), cpu_kv, *pool_);
     Lowering lowering(program->graph(), plan, dynamic_cast<const CpuWeights&>(weights), cpu_kv, target_,
-                      pool_->n_threads());
+                      pool_->n_threads(), options.matmul_observer);
     for (const ir::Group& group : program->graph().groups) lowering.lower(group);
     program->set_steps(lowering.take_steps(), lowering.arena_bytes());
     TRY(cpu_kv.reserve_arena(lowering.arena_bytes()));

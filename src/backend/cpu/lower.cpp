@@ -34,12 +34,13 @@ struct PackStep : Step {
 }  // namespace
 
 Lowering::Lowering(const ir::Graph& g, const ir::Plan& plan, const CpuWeights& w, CpuKv& cache, Target target,
-                   int n_threads)
+                   int n_threads, const MatmulObserver& matmul_observer)
     : graph(g),
       weights(w),
       kv(cache),
       isa(target.isa),
       activations(target.activations),
+      observer(matmul_observer),
       plan_(plan),
       n_threads_(n_threads) {
   arena_bytes_ = plan.n_bytes;

@@ -27,13 +27,14 @@ struct Target {
 class Lowering {
  public:
   Lowering(const ir::Graph& graph, const ir::Plan& plan, const CpuWeights& weights, CpuKv& kv, Target target,
-           int n_threads);
+           int n_threads, const MatmulObserver& observer);
 
   const ir::Graph& graph;
   const CpuWeights& weights;
   CpuKv& kv;
   const Isa isa;
   const ActivationKind activations;
+  const MatmulObserver& observer;
 
   void lower(const ir::Group& group);
   std::vector<std::unique_ptr<Step>> take_steps() { return std::move(steps_); }

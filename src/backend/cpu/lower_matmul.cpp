@@ -29,6 +29,33 @@ struct MatmulStep : Step {
   }
 };
 
+struct ObserveStep : Step {
+  MatmulObserver observer;
+  std::string_view weight;  // lives in the graph
+  Rows x;
+
+  void run(const RunContext& context, int thread_idx, int) const override {
+    if (thread_idx != 0) return;
+    observer(
+        {.weight = weight, .x = context.f32(x.ref), .n_rows = x.n_rows, .k = x.n, .row_stride_elems = x.stride_elems});
+  }
+};
+
+// To be called before anything of the group is computed: its result may lie where its input was.
+void add_observer(Lowering& l, const ir::Node& node) {
+  if (!l.observer) return;
+  const Rows x = l.rows(node.inputs[1]);
+  ObserveStep& step = l.add<ObserveStep>("observer");
+  step.report.what = node.name + " (input observed)";
+  step.report.label = "observe";
+  step.report.operations = 0;
+  step.report.bytes = static_cast<double>(x.total()) * sizeof(float);
+  step.observer = l.observer;
+  step.weight = l.value(node.inputs[0]).name;
+  step.x = x;
+  step.reads = {x.ref};
+}
+
 std::optional<GemmGlu> glu_kind(const ir::Node& node) {
   switch (node.attrs.keyword<ir::Glu>(Attr::glu)) {
     case ir::Glu::reglu:
@@ -81,6 +108,7 @@ ir::ValueId addend_of(const ir::Graph& graph, std::span<const ir::NodeId> nodes)
 }
 void lower_mul_mat(Lowering& l, std::span<const ir::NodeId> nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
+  add_observer(l, node);
   add_matmul(l, node, node.output);
 }
 
@@ -91,6 +119,7 @@ bool supports_mul_mat_add(const ir::Graph& graph, std::span<const ir::NodeId> no
 
 void lower_mul_mat_add(Lowering& l, std::span<const ir::NodeId> nodes) {
   const ir::ValueId addend = addend_of(l.graph, nodes);
+  add_observer(l, l.graph.node(nodes[0]));
   MatmulStep& step = add_matmul(l, l.graph.node(nodes[0]), l.graph.node(nodes[1]).output);
   if (l.value(addend).kind == ir::ValueKind::weight) {
     step.task.epilogue.bias = l.weights.at(l.value(addend).name).values.data();
@@ -112,6 +141,8 @@ void lower_mul_mat_glu(Lowering& l, std::span<const ir::NodeId> nodes) {
   const bool gate_first = fuse::is_whole(l.graph, glu.inputs[0], l.graph.node(nodes[0]).output);
   const ir::Node& gate = l.graph.node(nodes[gate_first ? 0 : 1]);
   const ir::Node& up = l.graph.node(nodes[gate_first ? 1 : 0]);
+  add_observer(l, gate);
+  add_observer(l, up);
   MatmulStep& step = add_matmul(l, gate, glu.output);
   step.task.up = kernel_form(l.weights.at(l.value(up.inputs[0]).name));
   step.task.epilogue.glu = *glu_kind(glu);

@@ -55,8 +55,12 @@ class ReferenceKv : public KvCache {
 
 class ReferenceProgram : public Program {
  public:
-  ReferenceProgram(ir::Graph graph, const ReferenceWeights& weights, ReferenceKv& kv)
-      : graph_(std::move(graph)), kv_(kv), tensors_(graph_.values.size()), seconds_(graph_.nodes.size()) {
+  ReferenceProgram(ir::Graph graph, const ReferenceWeights& weights, ReferenceKv& kv, MatmulObserver observer)
+      : graph_(std::move(graph)),
+        kv_(kv),
+        observer_(std::move(observer)),
+        tensors_(graph_.values.size()),
+        seconds_(graph_.nodes.size()) {
     for (size_t id = 0; id < graph_.values.size(); ++id) bind(id, weights);
   }
 
@@ -135,13 +139,23 @@ class ReferenceProgram : public Program {
     if (!function) return;
     std::vector<Tensor> operands;
     for (ir::ValueId id : node.inputs) operands.push_back(tensors_[id]);
+    if (observer_ && node.op == ir::Op::mul_mat) observe(operands[0], operands[1]);
     const auto start = std::chrono::steady_clock::now();
     function({node, operands, tensors_[node.output], inputs, kv_.config().page_size});
     if (profiling_) seconds_[n] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
+  void observe(const Tensor& weight, const Tensor& x) const {
+    observer_({.weight = weight.value->name,
+               .x = x.f32,
+               .n_rows = x.n_rows(),
+               .k = x.row_elems(),
+               .row_stride_elems = x.value->row_stride_elems});
+  }
+
   ir::Graph graph_;
   ReferenceKv& kv_;
+  MatmulObserver observer_;
   std::vector<Tensor> tensors_;  // by value
   std::vector<std::vector<float>> buffers_;
   std::vector<double> seconds_;  // by node
@@ -175,10 +189,11 @@ class ReferenceBackend : public Backend {
   }
 
   Result<std::unique_ptr<Program>> compile(ir::Graph graph, const Weights& weights, KvCache& kv,
-                                           const CompileOptions&) override {
+                                           const CompileOptions& options) override {
     TRY(ir::verify(graph));
-    return std::unique_ptr<Program>(std::make_unique<ReferenceProgram>(
-        std::move(graph), dynamic_cast<const ReferenceWeights&>(weights), dynamic_cast<ReferenceKv&>(kv)));
+    return std::unique_ptr<Program>(
+        std::make_unique<ReferenceProgram>(std::move(graph), dynamic_cast<const ReferenceWeights&>(weights),
+                                           dynamic_cast<ReferenceKv&>(kv), options.matmul_observer));
   }
 
   fuse::Stats& fusion_stats() override { return stats_; }

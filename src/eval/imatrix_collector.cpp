@@ -1,0 +1,113 @@
+#include "eval/imatrix_collector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tokamak {
+
+namespace {
+// Most bytes of logits that one step may make. The sums do not depend on it.
+constexpr int64_t kMaxLogitBytes = int64_t{256} << 20;
+
+bool is_of_layer(std::string_view weight) { return weight.starts_with("blk."); }
+
+// Logits of all tokens: without them the last layer would leave tokens out.
+Result<void> run_chunk(Session& session, std::span<const int32_t> tokens, int64_t n_batch) {
+  const int32_t seq_id = session.add_sequence();
+  for (size_t begin = 0; begin < tokens.size();) {
+    const size_t n = std::min(static_cast<size_t>(n_batch), tokens.size() - begin);
+    const SequenceTokens part{seq_id, tokens.subspan(begin, n), Logits::all};
+    if (auto logits = session.forward({&part, 1}); !logits) {
+      session.free_sequence(seq_id);
+      return std::move(logits.error());
+    }
+    begin += n;
+  }
+  session.free_sequence(seq_id);
+  return {};
+}
+}  // namespace
+
+MatmulObserver ImatrixCollector::observer() {
+  return [this](const MatmulInput& input) { observe(input); };
+}
+
+void ImatrixCollector::observe(const MatmulInput& input) {
+  if (!with_output_ && !is_of_layer(input.weight)) return;
+  auto found = entries_.find(input.weight);
+  if (found == entries_.end()) found = entries_.emplace(input.weight, Entry{}).first;
+  Entry& entry = found->second;
+  if (entry.sums.empty()) {
+    entry.row_elems = input.k;
+    entry.sums.resize(static_cast<size_t>(input.k));
+    entry.counts.resize(1);
+  }
+  const auto k = static_cast<size_t>(std::min(input.k, entry.row_elems));
+  double* sums = entry.sums.data();
+  for (int64_t r = 0; r < input.n_rows; ++r) {
+    const float* x = input.x + r * input.row_stride_elems;
+    for (size_t i = 0; i < k; ++i) sums[i] += double{x[i]} * double{x[i]};  // the product is exact
+  }
+  entry.counts[0] += static_cast<double>(input.n_rows);
+}
+
+Result<void> ImatrixCollector::merge(const ImatrixFile& earlier) {
+  const double scale = earlier.chunk_size == 0 ? kDatChunkSize : 1;
+  for (const ImatrixEntry& from : earlier.entries) {
+    Entry& to = entries_[from.name];
+    if (to.sums.empty()) {
+      to.row_elems = from.row_elems;
+      to.sums.resize(from.sums.size());
+      to.counts.resize(from.counts.size());
+    }
+    if (to.sums.size() != from.sums.size() || to.counts.size() != from.counts.size())
+      return Error{
+          .code = ErrorCode::bad_argument,
+          .what = fmt::format("{} has {} values here and {} elsewhere", from.name, from.sums.size(), to.sums.size()),
+          .where = earlier.path,
+          .hint = "merge importance matrices of the same model"};
+    for (size_t i = 0; i < from.sums.size(); ++i) to.sums[i] += scale * double{from.sums[i]};
+    for (size_t i = 0; i < from.counts.size(); ++i) to.counts[i] += scale * double{from.counts[i]};
+  }
+  for (const std::string& dataset : earlier.datasets) add_dataset(dataset);
+  n_chunks_ += earlier.n_chunks;
+  return {};
+}
+
+void ImatrixCollector::add_dataset(const std::string& name) {
+  if (std::ranges::find(datasets_, name) == datasets_.end()) datasets_.push_back(name);
+}
+
+Result<ImatrixFile> ImatrixCollector::result(uint32_t chunk_size) const {
+  ImatrixFile out{.datasets = datasets_, .n_chunks = n_chunks_, .chunk_size = chunk_size};
+  for (const auto& [name, entry] : entries_) {
+    ImatrixEntry& to = out.entries.emplace_back();
+    to.name = name;
+    to.row_elems = entry.row_elems;
+    to.sums.assign(entry.sums.begin(), entry.sums.end());
+    to.counts.assign(entry.counts.begin(), entry.counts.end());
+    if (!std::ranges::all_of(to.sums, [](float x) { return std::isfinite(x); }))
+      return Error{.code = ErrorCode::bad_tensor,
+                   .what = "the inputs of this matrix are not finite",
+                   .where = name,
+                   .hint = "--check-tensors looks for bad weights"};
+  }
+  return out;
+}
+
+Result<int64_t> collect_imatrix(Session& session, const TextChunks& text, ImatrixCollector& collector,
+                                const CollectOptions& options) {
+  const int64_t logit_bytes = session.model().hparams().n_vocab * static_cast<int64_t>(sizeof(float));
+  const int64_t n_batch = std::clamp<int64_t>(kMaxLogitBytes / logit_bytes, 1, session.options().n_batch);
+  for (int64_t chunk_idx = options.first_chunk; chunk_idx < text.n_chunks(); ++chunk_idx) {
+    TRY(run_chunk(session, text.chunk(chunk_idx), n_batch));
+    collector.count_chunks(1);
+    const int64_t n_done = chunk_idx + 1 - options.first_chunk;
+    if (options.after_chunk && !TRY(options.after_chunk(n_done, text.n_chunks() - options.first_chunk))) return n_done;
+  }
+  return std::max<int64_t>(text.n_chunks() - options.first_chunk, 0);
+}
+
+}  // namespace tokamak
