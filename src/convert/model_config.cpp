@@ -131,6 +131,17 @@ Result<void> read_attention_scale(const ConfigReader& config, ModelConfig& model
   return {};
 }
 
+Result<void> read_fp8_tile(const ConfigReader& whole, ModelConfig& model) {
+  const ConfigReader quantization = TRY(whole.section("quantization_config"));
+  const Json* size = quantization.find("weight_block_size");
+  if (size == nullptr) return {};
+  const auto is_size = [](const Json& n) { return n.is_number_unsigned() && n > 0 && n <= arch::kMaxWidth; };
+  if (!size->is_array() || size->size() != 2 || !is_size((*size)[0]) || !is_size((*size)[1]))
+    return quantization.error("weight_block_size", "must be two sizes");
+  model.fp8_tile = {(*size)[0].get<int64_t>(), (*size)[1].get<int64_t>()};
+  return {};
+}
+
 Result<void> check_unsupported(const ConfigReader& config) {
   if (TRY(config.boolean("use_bidirectional_attention")).value_or(false))
     return Error{.code = ErrorCode::unsupported,
@@ -177,6 +188,7 @@ Result<ModelConfig> read_model_config(const Json& json, const std::string& where
   TRY(read_rope(config, model));
   TRY(read_windows(config, model));
   TRY(check_nope_layers(config, model));
+  TRY(read_fp8_tile(whole, model));
   return model;
 }
 

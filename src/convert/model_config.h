@@ -9,6 +9,7 @@
 #include "arch/checkpoint_names.h"
 #include "base/result.h"
 #include "convert/config_reader.h"
+#include "convert/weight.h"
 #include "gguf/writer.h"
 
 namespace tokamak::convert {
@@ -24,6 +25,7 @@ struct ModelConfig {
   const arch::CheckpointFamily* family = nullptr;
   int64_t n_vocab = 0, n_ctx = 0, n_embd = 0, n_layer = 0, n_ff = 0, n_head = 0, n_head_kv = 0, head_dim = 0;
   bool tied = false;
+  TileSize fp8_tile;
   std::vector<MetadataKey> keys;
   std::vector<float> rope_factors;  // divisors of the angles, one per rotated pair; empty: none
 

@@ -77,7 +77,8 @@ class Planner {
   Result<void> add(const CheckpointTensor& row, int64_t layer_idx) {
     const std::string hf_name = with_layer(row.hf, layer_idx), name = with_layer(row.gguf, layer_idx);
     const bool is_head = row.gguf == "output";
-    auto weight = TRY(by_any_spelling(hf_name, [&](const std::string& n) { return Weight::find(checkpoint_, n); }));
+    auto weight = TRY(
+        by_any_spelling(hf_name, [&](const std::string& n) { return Weight::find(checkpoint_, n, model_.fp8_tile); }));
     if (is_head && model_.tied) {
       if (weight) leave_out(*weight);
       return {};

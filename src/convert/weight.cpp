@@ -25,7 +25,7 @@ constexpr auto kLayouts = std::to_array<WeightLayout>({
     {"FP8", ".weight", ".weight_scale", "", "", ScaleForm::tiles, false},
 });
 
-constexpr int64_t kNvfp4Block = 16, kMxfp4Block = 32, kTile = 128;
+constexpr int64_t kNvfp4Block = 16, kMxfp4Block = 32;
 constexpr float kE2M1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
 float e2m1(uint8_t code) { return (code & 8) != 0 ? -kE2M1[code & 7] : kE2M1[code & 7]; }
@@ -84,7 +84,7 @@ float read_one(const SafetensorsTensor& tensor, int64_t index = 0) {
 
 std::span<const WeightLayout> weight_layouts() { return kLayouts; }
 
-Result<std::optional<Weight>> Weight::find(const Checkpoint& checkpoint, const std::string& name) {
+Result<std::optional<Weight>> Weight::find(const Checkpoint& checkpoint, const std::string& name, TileSize tile) {
   const SafetensorsTensor* orphan = nullptr;  // codes without the scales they need
   for (const WeightLayout& layout : kLayouts) {
     const SafetensorsTensor* codes = checkpoint.find(name + std::string(layout.codes));
@@ -103,6 +103,7 @@ Result<std::optional<Weight>> Weight::find(const Checkpoint& checkpoint, const s
     weight.codes_ = codes;
     weight.scales_ = scales;
     weight.shape_ = codes->shape;
+    weight.tile_ = tile;
     TRY(weight.find_scales(name));
     return std::optional(std::move(weight));
   }
@@ -190,20 +191,16 @@ Result<void> Weight::check_block_scales(int64_t block) {
 Result<void> Weight::check_tiles() {
   const int64_t n_scales = scales_->n_elements();
   const bool is_matrix = shape_.size() == 2 && shape_[0] > 0 && shape_[1] > 0;
-  const auto tiles = [](int64_t n) { return (n + kTile - 1) / kTile; };
+  const auto tiles = [](int64_t n, int64_t tile) { return (n + tile - 1) / tile; };
   if (n_scales == 1) {
-    tile_rows_ = std::max<int64_t>(n_rows(), 1);
-    tile_cols_ = std::max<int64_t>(row_elems(), 1);
-  } else if (is_matrix && scales_->shape == std::vector{tiles(shape_[0]), tiles(shape_[1])}) {
-    tile_rows_ = tile_cols_ = kTile;
+    tile_ = {std::max<int64_t>(n_rows(), 1), std::max<int64_t>(row_elems(), 1)};
   } else if (is_matrix && n_scales == shape_[0] && scales_->shape[0] == shape_[0]) {
-    tile_rows_ = 1;
-    tile_cols_ = shape_[1];
-  } else {
+    tile_ = {1, shape_[1]};
+  } else if (!is_matrix || scales_->shape != std::vector{tiles(shape_[0], tile_.rows), tiles(shape_[1], tile_.cols)}) {
     return bad_tensor(
         checkpoint_->where(*scales_),
         fmt::format("scales of shape {} do not fit a weight of shape {}", scales_->shape_text(), codes_->shape_text()),
-        "known: one for all, one per row, one per 128 x 128 tile");
+        fmt::format("known: one for all, one per row, one per {} x {} tile", tile_.rows, tile_.cols));
   }
   return {};
 }
@@ -249,10 +246,10 @@ void Weight::decode_row(int64_t row, float* out) const {
       return decode_numbers(codes_->type, codes_->data.data(), row * n, n, out);
     case ScaleForm::tiles: {
       decode_numbers(codes_->type, codes_->data.data(), row * n, n, out);
-      const int64_t tiles_per_row = (n + tile_cols_ - 1) / tile_cols_;
-      for (int64_t begin = 0; begin < n; begin += tile_cols_) {
-        const float scale = read_one(*scales_, row / tile_rows_ * tiles_per_row + begin / tile_cols_);
-        for (int64_t i = begin; i < std::min(n, begin + tile_cols_); ++i) out[i] *= scale;
+      const int64_t tiles_per_row = (n + tile_.cols - 1) / tile_.cols;
+      for (int64_t begin = 0; begin < n; begin += tile_.cols) {
+        const float scale = read_one(*scales_, row / tile_.rows * tiles_per_row + begin / tile_.cols);
+        for (int64_t i = begin; i < std::min(n, begin + tile_.cols); ++i) out[i] *= scale;
       }
       return;
     }

@@ -21,7 +21,7 @@ enum class ScaleForm : uint8_t {
   none,
   nvfp4,  // one E4M3 per 16, and one F32 for the tensor
   mxfp4,  // one E8M0 per 32
-  tiles,  // one number per tile: 128 x 128, a row, or the whole tensor
+  tiles,  // one number per tile: a rectangle, a row, or the whole tensor
 };
 
 // What a layout's files are called. Suffixes follow the weight's name without ".weight".
@@ -37,12 +37,17 @@ struct WeightLayout {
 
 std::span<const WeightLayout> weight_layouts();
 
+// Of FP8 weights with several scales; quantization_config.weight_block_size.
+struct TileSize {
+  int64_t rows = 128, cols = 128;
+};
+
 class Weight {
  public:
   // The weight called `name` ("model.layers.0.mlp.up_proj"); nothing when the checkpoint has no tensor of that name.
   // Errors: bad_tensor (a scale that the codes need is absent, or has the wrong shape), unsupported (codes of a layout
   // that is not in the table). Each names file and tensor.
-  static Result<std::optional<Weight>> find(const Checkpoint& checkpoint, const std::string& name);
+  static Result<std::optional<Weight>> find(const Checkpoint& checkpoint, const std::string& name, TileSize tile = {});
   // The same for a tensor of plain numbers by its whole name ("model.norm.bias").
   static Result<std::optional<Weight>> find_plain(const Checkpoint& checkpoint, const std::string& name);
 
@@ -80,8 +85,8 @@ class Weight {
   const WeightLayout* layout_ = nullptr;
   const SafetensorsTensor *codes_ = nullptr, *scales_ = nullptr, *tensor_scale_ = nullptr, *input_scale_ = nullptr;
   std::vector<int64_t> shape_;
-  int64_t tile_rows_ = 1, tile_cols_ = 1;  // of ScaleForm::tiles
-  float factor_ = 1;                       // tensor_scale()
+  TileSize tile_;     // of ScaleForm::tiles
+  float factor_ = 1;  // tensor_scale()
 };
 
 }  // namespace tokamak::convert

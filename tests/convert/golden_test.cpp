@@ -1,0 +1,108 @@
+// Folders that transformers saved, converted: token ids, keys and logits as transformers computed them in float64
+// (tools/convert_oracle.py).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "convert/convert.h"
+#include "convert/folder_helpers.h"
+#include "engine/model.h"
+#include "engine/session.h"
+
+namespace tokamak::test {
+namespace {
+
+using convert::Conversion;
+using nlohmann::json;
+
+std::filesystem::path golden_file(const std::string& name) {
+  return std::filesystem::path(TOKAMAK_GOLDEN) / "convert" / name;
+}
+
+struct GoldenLogits {
+  std::vector<int32_t> ids;
+  std::vector<float> values;  // [n_tokens, n_vocab]
+};
+
+GoldenLogits read_logits(const std::string& name) {
+  const std::string bytes = read_file(golden_file(name + ".logits"));
+  uint32_t sizes[2] = {};
+  EXPECT_GE(bytes.size(), sizeof sizes);
+  std::memcpy(sizes, bytes.data(), sizeof sizes);
+  GoldenLogits logits{std::vector<int32_t>(sizes[0]), std::vector<float>(size_t{sizes[0]} * sizes[1])};
+  const size_t n_ids = 4 * logits.ids.size();
+  EXPECT_EQ(bytes.size(), sizeof sizes + n_ids + 4 * logits.values.size());
+  std::memcpy(logits.ids.data(), bytes.data() + sizeof sizes, n_ids);
+  std::memcpy(logits.values.data(), bytes.data() + sizeof sizes + n_ids, 4 * logits.values.size());
+  return logits;
+}
+
+double nmse(std::span<const float> want, std::span<const float> got) {
+  double error = 0, energy = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double difference = double{got[i]} - double{want[i]};
+    error += difference * difference;
+    energy += double{want[i]} * double{want[i]};
+  }
+  return error / energy;
+}
+
+class Golden : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    auto conversion = Conversion::plan(fixtures() / GetParam(), {.out_type = "f32"});
+    ASSERT_TRUE(conversion.has_value()) << conversion.error().message();
+    path_ = new_folder() / "model.gguf";
+    const auto written = (*conversion)->write(path_);
+    ASSERT_TRUE(written.has_value()) << written.error().message();
+    auto model = Model::open(path_);
+    ASSERT_TRUE(model.has_value()) << model.error().message();
+    model_ = *model;
+  }
+  std::filesystem::path path_;
+  std::shared_ptr<const Model> model_;
+};
+
+TEST_P(Golden, LogitsAreThoseOfTransformers) {
+  const GoldenLogits golden = read_logits(GetParam());
+  const auto n = static_cast<int64_t>(golden.ids.size());
+  auto session = Session::create(model_, {.backend = "reference", .n_ctx = n, .n_batch = n, .kv_type = DType::f32});
+  ASSERT_TRUE(session.has_value()) << session.error().message();
+  const SequenceTokens step{(*session)->add_sequence(), golden.ids, tokamak::Logits::all};
+  const auto logits = (*session)->forward({&step, 1});
+  ASSERT_TRUE(logits.has_value()) << logits.error().message();
+  EXPECT_LE(nmse(golden.values, *logits), 1e-9);
+}
+
+TEST_P(Golden, TokenIdsAndKeysAreThoseOfTransformers) {
+  const json golden = json::parse(read_file(golden_file(GetParam() + ".json")));
+  for (const json& text : golden["texts"]) {
+    const auto ids = model_->tokenizer().encode(text["text"].get<std::string>(), {.parse_special = true});
+    EXPECT_EQ(json(ids), text["ids"]) << text["text"];
+  }
+  EXPECT_EQ(model_->chat_template(), golden["chat_template"].get<std::string>());
+  EXPECT_EQ(model_->tokenizer().roles().bos, golden["bos"].get<int>());
+  EXPECT_EQ(model_->tokenizer().roles().eos, golden["eos"].get<int>());
+  const auto pre = model_->file().get_string("tokenizer.ggml.pre");
+  ASSERT_TRUE(pre.has_value());
+  EXPECT_EQ(*pre, golden["pre"].get<std::string>());
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, Golden, testing::ValuesIn(fixture_names()),
+                         [](const auto& info) { return info.param; });
+
+TEST(Fixtures, EveryFamilyHasAFolder) {
+  std::vector<std::string> architectures;
+  for (const std::string& name : fixture_names()) {
+    auto conversion = Conversion::plan(fixtures() / name, {});
+    ASSERT_TRUE(conversion.has_value()) << conversion.error().message();
+    architectures.emplace_back((*conversion)->model().family->architecture);
+  }
+  for (const arch::CheckpointFamily& family : arch::checkpoint_families())
+    EXPECT_THAT(architectures, testing::Contains(std::string(family.architecture)));
+}
+
+}  // namespace
+}  // namespace tokamak::test
