@@ -99,7 +99,9 @@ void encode_mxfp4(const float* x, int64_t n_blocks, const float* importance, std
     int e = largest > 0.0f ? std::max(static_cast<int>(std::floor(std::log2(largest))) - 2 + 127, 0) : 0;
     if (importance && largest > 0.0f) {
       const Samples<32> samples(xb, importance + (xb - x));
-      e = best_scale(run_of(samples, 0, 32), std::max(e - 3, 0), std::min(e + 1, 252),
+      const Run run = run_of(samples, 0, 32);
+      const int heaviest = std::ilogb(anchors_of(run).heaviest) + samples.exponent - 2 + 127;
+      e = best_scale(run, std::max(std::min(e, heaviest) - 3, 0), std::min(e + 1, 252),
                      [&](int exponent) { return std::ldexp(1.0f, exponent - 128 - samples.exponent); });
     }
     block.e = static_cast<uint8_t>(e);
@@ -112,18 +114,22 @@ void encode_mxfp4(const float* x, int64_t n_blocks, const float* importance, std
 }
 
 // The best of the scales around a sixth of the largest magnitude (which would fall on the last code): up to twice as
-// large, or smaller with the largest elements cut off.
+// large, or smaller with elements cut off, down to what suits the element that weighs most.
 void encode_nvfp4(const float* x, int64_t n_blocks, const float* importance, std::byte* blocks) {
   encode_blocks<BlockNVFP4, DType::nvfp4>(x, n_blocks, blocks, [&](const float* xb, BlockNVFP4& block) {
     const Samples<64> samples(xb, importance ? importance + (xb - x) : nullptr);
+    const auto scale_of = [&](int code) {
+      return std::ldexp(half_of_ue4m3(static_cast<uint8_t>(code)), -samples.exponent);
+    };
     for (int run = 0; run < 4; ++run) {
-      const int middle = nearest_ue4m3(max_magnitude(xb + 16 * run, 16) / 6.0f);
-      const auto scale_of = [&](int code) {
-        return std::ldexp(half_of_ue4m3(static_cast<uint8_t>(code)), -samples.exponent);
+      const Run elements = run_of(samples, 16 * run, 16);
+      const auto code_of = [&](float largest) {
+        return static_cast<int>(nearest_ue4m3(std::ldexp(std::fabs(largest), samples.exponent) / 6.0f));
       };
-      const int code = middle == 0x7E ? middle
-                                      : best_scale(run_of(samples, 16 * run, 16), std::max(middle - 4, 0),
-                                                   std::min(middle + 9, 0x7E), scale_of);
+      const Anchors anchors = anchors_of(elements);
+      const int middle = code_of(anchors.extreme), low = std::min(middle, code_of(anchors.heaviest));
+      const int code =
+          middle == 0x7E ? middle : best_scale(elements, std::max(low - 4, 0), std::min(middle + 9, 0x7E), scale_of);
       block.scales[run] = static_cast<uint8_t>(code);
       const float d = half_of_ue4m3(block.scales[run]);
       for (int j = 0; j < 16; ++j) {

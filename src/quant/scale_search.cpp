@@ -71,6 +71,17 @@ ScaleAndMin refit(const AffineRun& run, const AffineMoments& m) {
   return {m.qq > 0.0f ? std::fmax(m.xq / m.qq, 0.0f) : 0.0f, 0.0f};
 }
 
+// The range of a run without the elements far outside of the weighted distribution.
+struct Range {
+  float low, high;
+};
+Range core_range(const AffineRun& run) {
+  const float mean = run.x / run.w, variance = weighted_squares(run.run) / run.w - mean * mean;
+  const float reach = 2.5f * std::sqrt(std::fmax(variance, 0.0f));
+  const float low = std::fmax(run.low, mean - reach), high = std::fmin(run.high, mean + reach);
+  return {run.min_sign == MinSign::any ? low : std::fmin(low, 0.0f), high};
+}
+
 }  // namespace
 
 BestTwo<ScaleAndMin> fit_scales_and_mins(const AffineRun& run, float q_max, const AffineCandidates& candidates) {
@@ -84,14 +95,18 @@ BestTwo<ScaleAndMin> fit_scales_and_mins(const AffineRun& run, float q_max, cons
     return best.offer(fit, affine_gain(run, m, fit));
   };
   const bool low_end_moves = run.low < 0.0f || run.min_sign == MinSign::any;
-  const float span = run.high - run.low, step = (candidates.t_high - candidates.t_low) / candidates.n_steps;
-  for (int i = 0; i <= candidates.n_steps; ++i) {
-    const float t = candidates.t_low + step * static_cast<float>(i), inverse = (q_max + t) / span;
-    const float offset = -run.low * inverse;
+  const auto consider_range = [&](float low, float span, float t) {
+    const float inverse = (q_max + t) / span, offset = -low * inverse;
     // What does not fit is cut off at the top, or at the bottom unless that is the fixed 0.
     consider(affine_moments(run, inverse, offset, q_max));
     if (t > 0.0f && low_end_moves) consider(affine_moments(run, inverse, offset - t, q_max));
-  }
+  };
+  const float span = run.high - run.low, step = (candidates.t_high - candidates.t_low) / candidates.n_steps;
+  for (int i = 0; i <= candidates.n_steps; ++i)
+    consider_range(run.low, span, candidates.t_low + step * static_cast<float>(i));
+  const Range core = core_range(run);
+  if (core.high - core.low < 0.7f * span)
+    for (float t = -1.0f; t <= 3.0f; t += 0.5f) consider_range(core.low, core.high - core.low, t);
   for (int round = 0; round < 2 && consider(affine_moments(run, best.fit[0], q_max)); ++round) {
   }
   return best;

@@ -123,16 +123,16 @@ TEST(EncodeRow, ErrorStaysWithinTheFormatsBound) {
 // --- encoders with a search: the root mean square error on normal data.
 
 // No code of b bits per weight has a root mean square error below sigma 2^-b (Shannon). `factor`: how far above that a
-// type may lie; even spacing alone costs 1.4 to 1.6 at the sizes used here.
+// type may lie: what its search reached when it was written, and 0.7 %. Even spacing alone costs 1.4 to 1.6 here.
 struct SearchBound {
   DType type;
   double factor;
 };
 const SearchBound kSearchBounds[] = {
-    {DType::q2_k, 1.65},    {DType::q3_k, 1.6},    {DType::q4_k, 1.62},   {DType::q5_k, 1.6},
-    {DType::q6_k, 1.65},    {DType::iq2_xxs, 1.4}, {DType::iq2_xs, 1.45}, {DType::iq2_s, 1.45},
-    {DType::iq3_xxs, 1.52}, {DType::iq3_s, 1.45},  {DType::iq1_s, 1.35},  {DType::iq1_m, 1.42},
-    {DType::iq4_nl, 1.7},   {DType::iq4_xs, 1.45}, {DType::nvfp4, 1.9},   {DType::q2_0, 1.7},
+    {DType::q2_k, 1.6},      {DType::q3_k, 1.555},    {DType::q4_k, 1.58},    {DType::q5_k, 1.553},
+    {DType::q6_k, 1.59},     {DType::iq2_xxs, 1.373}, {DType::iq2_xs, 1.423}, {DType::iq2_s, 1.402},
+    {DType::iq3_xxs, 1.502}, {DType::iq3_s, 1.412},   {DType::iq1_s, 1.317},  {DType::iq1_m, 1.393},
+    {DType::iq4_nl, 1.648},  {DType::iq4_xs, 1.397},  {DType::nvfp4, 1.838},  {DType::q2_0, 1.673},
 };
 
 TEST(EncodeRow, SearchComesNearTheRateDistortionBound) {
@@ -325,6 +325,19 @@ TEST(EncodeRow, ImportanceLowersTheWeightedError) {
               0.99 * rms_error(x, decoded(codec.id, plain), importance))
         << dtype_name(codec.id);
   }
+}
+
+// The scale follows the elements that count: an outlier without importance hardly disturbs its group.
+TEST(EncodeRow, OutliersWithoutImportanceAreCutOff) {
+  const auto x = normal_values(256 * 16, 1.0f, 61);
+  auto disturbed = x;
+  std::vector<float> importance(x.size(), 1.0f);
+  for (size_t i = 3; i < x.size(); i += 32) disturbed[i] = i % 64 == 3 ? 12.0f : -12.0f, importance[i] = 0.0f;
+  for (DType type : {DType::q4_0, DType::q5_0, DType::q4_1, DType::q5_1, DType::q2_k, DType::q3_k, DType::q4_k,
+                     DType::q5_k, DType::q6_k, DType::iq4_nl, DType::iq4_xs, DType::nvfp4, DType::q2_0})
+    EXPECT_LE(rms_error(disturbed, round_trip(type, disturbed, importance), importance),
+              1.08 * rms_error(x, round_trip(type, x, importance), importance))
+        << dtype_name(type);
 }
 
 TEST(EncodeRow, ElementsWithoutImportanceStayInRange) {
