@@ -18,7 +18,7 @@ esac
 
 venv=${TOKAMAK_VENV:-build/venv}
 bin=${TOKAMAK_BIN:-build/release/bin}
-for tool in logits_tool tokenize_tool; do
+for tool in logits_tool tokenize_tool tokamak; do
   if [[ ! -x $bin/$tool ]]; then
     echo "oracles: $bin/$tool is missing: build with 'cmake --preset release -DTOKAMAK_TESTS=ON && cmake --build --preset release'" >&2
     exit 3
@@ -59,6 +59,7 @@ run "tensor types" quant_oracle.py "${check[@]}"
 run "tiny tokenizers" tokenizer_oracle.py golden "${check[@]}"
 run "chat templates" chat_oracle.py "${check[@]}" --models "$work/models"
 run "tiny models" arch_oracle.py "${check[@]}" --bin "$bin"
+run "conversion" convert_oracle.py "${check[@]}" --bin "$bin" --model "$work/models/smollm2.gguf"
 for model in smollm2 gemma3; do
   run "token ids, $model" tokenizer_oracle.py compare "$work/models/$model.gguf" --tool "$bin/tokenize_tool"
 done
