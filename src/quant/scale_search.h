@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "quant/lanes.h"
 #include "quant/samples.h"
@@ -59,7 +60,8 @@ struct BestTwo {
 
   // True when it is the new first.
   bool offer(const Fit& candidate, float its_gain) {
-    if (its_gain > gain[0]) {
+    const float tie = 3e-7f * its_gain;
+    if (its_gain > gain[0] + tie || (its_gain > gain[0] - tie && preferred(candidate, fit[0]))) {
       if (apart(candidate, fit[0])) fit[1] = fit[0], gain[1] = gain[0];
       fit[0] = candidate, gain[0] = its_gain;
       return true;
@@ -77,6 +79,11 @@ struct BestTwo {
   template <class Affine>
   static float scale_of(const Affine& affine) {
     return affine.scale;
+  }
+  // Of equals the smaller scale, which leaves finer steps to other groups, then the positive one, so that groups agree.
+  static bool preferred(const Fit& a, const Fit& b) {
+    const float size_a = std::fabs(scale_of(a)), size_b = std::fabs(scale_of(b));
+    return size_a < 0.97f * size_b || (size_a < 1.03f * size_b && scale_of(a) > 0.0f && scale_of(b) < 0.0f);
   }
   static bool apart(const Fit& a, const Fit& b) {
     return std::fabs(scale_of(a) - scale_of(b)) > 0.03f * std::fabs(scale_of(b));
@@ -163,14 +170,19 @@ template <class Levels, int groups>
 GroupScales<groups> fit_group_scales(const Levels& levels, const Run (&runs)[groups], std::span<const float> ends,
                                      int code_low, int code_high, int exponent, int alternatives) {
   GroupFit<Levels, groups> fit{levels, runs, code_low, code_high, {}, {}};
-  float extreme = 0.0f;
+  float lowest = 0.0f, highest = 0.0f;
   for (int g = 0; g < groups; ++g) {
     fit.wanted[g] = fit_scales(levels, runs[g], ends);
     fit.n_wanted[g] = std::min(fit.wanted[g].n_worth_trying(weighted_squares(runs[g])), alternatives);
-    if (std::fabs(fit.wanted[g].fit[0]) > std::fabs(extreme)) extreme = fit.wanted[g].fit[0];
+    lowest = std::fmin(lowest, fit.wanted[g].fit[0]);
+    highest = std::fmax(highest, fit.wanted[g].fit[0]);
   }
+  // The lowest code goes to the scale of largest magnitude, whatever its sign; the highest must suffice for the other.
+  if (-lowest < highest) std::swap(lowest, highest);
+  const float low = static_cast<float>(code_low), high = static_cast<float>(code_high);
+  const float unit = std::fabs(highest) * -low > std::fabs(lowest) * high ? highest / high : lowest / low;
   GroupScales<groups> best{};
-  best.d = rounded_scale(extreme / static_cast<float>(code_low), exponent);
+  best.d = rounded_scale(static_cast<double>(unit), exponent);
   auto outcome = fit.assign(best.d.value, best.code);
   if (outcome.qq > 0.0) {
     GroupScales<groups> again{};
