@@ -27,7 +27,7 @@ struct Command {
   Scope scope;
   CommandFunction run;
   std::string_view example;
-  std::string (*notes)() = nullptr;  // shown at the end of the help, if any
+  std::string (*notes)(bool all) = nullptr;  // shown at the end of the help, if any
 };
 
 std::span<const Command> commands();
@@ -39,7 +39,7 @@ std::string command_help(const Command& command, bool all);
 std::string commands_markdown();
 
 // The file types, for the help of quantize.
-std::string quantize_notes();
+std::string quantize_notes(bool all);
 
 // One function per file, run.cpp and so on.
 Result<int> run_command(const Arguments& arguments);

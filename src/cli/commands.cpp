@@ -54,7 +54,7 @@ std::string command_help(const Command& command, bool all) {
   std::string out = fmt::format("{}\n\n  tokamak {} {}\n  e.g. {}\n\n", command.summary, command.name, command.words,
                                 command.example);
   out += settings_help(command.scope, all);
-  if (command.notes) out += "\n" + command.notes();
+  if (command.notes) out += "\n" + command.notes(all);
   if (!all) out += "\n--help-all prints every setting; each can also be set by environment, --temp as TOKAMAK_TEMP.\n";
   return out;
 }

@@ -194,12 +194,21 @@ void talk_about(const Plan& plan, const Totals& totals) {
 }
 }  // namespace
 
-std::string quantize_notes() {
-  std::string out = "TYPE (bits per weight of most matrices):\n";
+std::string quantize_notes(bool all) {
+  std::string out =
+      all ? "TYPE (bits per weight of most matrices):\n" : "TYPE, from small to large (--help-all explains):\n";
+  std::string line;
   for (const FileTypeRow& row : kFileTypes) {
     const std::string names = row.alias.empty() ? std::string(row.name) : fmt::format("{} or {}", row.name, row.alias);
-    out += fmt::format("  {:<18}{}\n", names, row.summary);
+    if (all) out += fmt::format("  {:<18}{}\n", names, row.summary);
+    constexpr size_t kColumns = 76;
+    if (line.size() + row.name.size() > kColumns) {
+      out += all ? "" : line + "\n";
+      line.clear();
+    }
+    line += fmt::format("  {}", row.name);
   }
+  if (!all) return out + line + fmt::format("  {}\n", kCopyType);
   return out + fmt::format("  {:<18}{}\n", kCopyType, "tensors as they are (for --override-kv, --prune-layers)");
 }
 
