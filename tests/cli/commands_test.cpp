@@ -65,8 +65,7 @@ TEST(Commands, RefusalsAreOneLine) {
   expect_refusal({"run", model, "-p", "x", "--dump-ir", "after:fus"}, 2, "fuse");
   expect_refusal({"run", "/no/such/model.gguf"}, 3, "/no/such/model.gguf");  // before the empty standard input
   expect_refusal({"run", model, "-p", "x", "--chat-template", "chatlm"}, 3, "did you mean chatml?");
-  expect_refusal({"run", model, "-p", "x", "--chat-template", "/no/file"}, 3, "known: chatml");
-  expect_refusal({"run", model, "-p", "x", "-c", "2147483647"}, 2, "--ctx-size");
+  expect_refusal({"run", model, "-p", "x", "--chat-template", "/no/file"}, 3, "known: alpaca, chatml");
   expect_refusal({"inspect", model, "more"}, 2, "it takes one model and flags");
   expect_refusal({"selftest", "more"}, 2, "takes only flags");
   expect_refusal({"bench", model, "--temp", "1"}, 2, "it belongs to: run");
@@ -74,6 +73,12 @@ TEST(Commands, RefusalsAreOneLine) {
   expect_refusal({"bench", model, "-p", "0", "-n", "0"}, 2, "nothing to measure");
   expect_refusal({"tokenize", model, "--ids", "1 9999"}, 2, "9999");
   expect_refusal({"docs", "--out", "/no/such/folder"}, 3, "folder");
+}
+
+TEST(Commands, AContextBeyondEveryLimitNamesItsFlag) {
+  const RunResult result = run_tokamak({"run", chat_model().string(), "-p", "x", "-c", "2147483647"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.talk, HasSubstr("context size (--ctx-size): 2147483647 is outside"));
 }
 
 TEST(Commands, TruncatedFileIsRefused) {
