@@ -13,6 +13,7 @@
 #include "cli/loading.h"
 #include "fuse/docs.h"
 #include "ir/docs.h"
+#include "quantize/file_types.h"
 #include "tensor/dtypes.h"
 
 namespace tokamak::cli {
@@ -31,6 +32,19 @@ std::string types_markdown() {
                     row.block_bytes, bits_per_weight(row), kImatrix[static_cast<size_t>(row.imatrix)], row.formula);
   out += "\nRemoved types, which are refused with advice:\n\n| id | name | advice |\n|---|---|---|\n";
   for (const RemovedDType& row : kRemovedDTypes) out += fmt::format("| {} | {} | {} |\n", row.id, row.name, row.advice);
+  return out;
+}
+
+std::string file_types_markdown() {
+  std::string out =
+      "# File types\n\nPrinted by the program from `src/quantize/file_types.h`: what `tokamak quantize IN OUT TYPE` "
+      "can "
+      "be asked for. Ids are\nthose of `general.file_type`. Mixes give sensitive matrices another type "
+      "(`src/quantize/mix.cpp`); `--dry-run` prints which.\n\n"
+      "| id | name | alias | most matrices | output | embedding | meaning |\n|---|---|---|---|---|---|---|\n";
+  for (const FileTypeRow& row : kFileTypes)
+    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", file_type_id(row.id), row.name, row.alias,
+                       dtype_name(row.type), dtype_name(row.output), dtype_name(row.embedding), row.summary);
   return out;
 }
 
@@ -77,7 +91,8 @@ struct Page {
 };
 constexpr auto kPages = std::to_array<Page>({
   {"commands.md", commands_markdown}, {"settings.md", settings_markdown}, {"errors.md", errors_markdown},
-      {"tensor_types.md", types_markdown}, {"architectures.md", architectures_markdown}, {"ops.md", ir::ops_markdown},
+      {"tensor_types.md", types_markdown}, {"file_types.md", file_types_markdown},
+      {"architectures.md", architectures_markdown}, {"ops.md", ir::ops_markdown},
       {"fusion_rules.md", fuse::rules_markdown},
 #if defined(__x86_64__)
       {"kernels.md", kernels_markdown},
