@@ -12,7 +12,7 @@ namespace tokamak {
 
 struct BackendOptions {
   std::string isa = "auto";
-  int64_t n_threads = 0;  // 0: one per usable core
+  int64_t n_threads = 0;              // 0: one per usable core
   std::string activations = "int16";  // cpu: int8 or int16
 };
 

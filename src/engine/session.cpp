@@ -86,8 +86,8 @@ Session::Session(std::shared_ptr<const Model> model, SessionOptions options, std
 Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> model, SessionOptions options,
                                                  const Progress& progress) {
   options = TRY(complete(*model, std::move(options)));
-  const BackendOptions backend_options{.isa = options.isa, .n_threads = options.n_threads,
-                                       .activations = options.activations};
+  const BackendOptions backend_options{
+      .isa = options.isa, .n_threads = options.n_threads, .activations = options.activations};
   std::unique_ptr<Backend> backend = TRY(make_backend(options.backend, backend_options));
   const KvConfig config = kv_config(*model, options);
   const ir::Graph graph = TRY(arch::build_graph(model->file(), model->hparams(), shape_class(config, 1, 1)));

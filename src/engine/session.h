@@ -20,12 +20,12 @@
 namespace tokamak {
 
 struct SessionOptions {
-  std::string backend = "cpu";  // row of the backend table
-  std::string isa = "auto";     // cpu: auto, scalar, avx2, avx512, neon
-  int64_t n_threads = 0;        // 0: one per usable core
+  std::string backend = "cpu";        // row of the backend table
+  std::string isa = "auto";           // cpu: auto, scalar, avx2, avx512, neon
+  int64_t n_threads = 0;              // 0: one per usable core
   std::string activations = "int16";  // cpu: int16 or int8, docs/rationale/activations.md
-  int64_t n_ctx = 0;            // tokens, over all sequences; 0: the model's, at most kDefaultContext
-  int64_t n_batch = 512;        // most tokens in one step
+  int64_t n_ctx = 0;                  // tokens, over all sequences; 0: the model's, at most kDefaultContext
+  int64_t n_batch = 512;              // most tokens in one step
   int64_t page_size = 64;
   DType kv_type = DType::f16;
   CompileOptions compile;
