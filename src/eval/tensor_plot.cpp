@@ -41,6 +41,8 @@ std::string escaped(std::string_view text) {
   for (char c : text) {
     if (c == '<')
       out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
     else if (c == '&')
       out += "&amp;";
     else if (c == '"')
