@@ -6,15 +6,12 @@ namespace tokamak::arch {
 
 namespace {
 constexpr auto kArchitectures = std::to_array<ArchitectureRow>({
-    {"llama", "LlamaForCausalLM, MistralForCausalLM", "Llama 1 to 3, Mistral 7B, SmolLM2", ir::RopePairing::norm,
-     ir::Glu::swiglu, adjust_windows, build_decoder},
-    {"smollm3", "SmolLM3ForCausalLM", "SmolLM3", ir::RopePairing::norm, ir::Glu::swiglu, adjust_smollm3, build_decoder},
-    {"qwen2", "Qwen2ForCausalLM", "Qwen 2, Qwen 2.5", ir::RopePairing::neox, ir::Glu::swiglu, adjust_windows,
+    {"llama", "Llama 1 to 3, Mistral 7B, SmolLM2", ir::RopePairing::norm, ir::Glu::swiglu, adjust_windows,
      build_decoder},
-    {"qwen3", "Qwen3ForCausalLM", "Qwen 3 dense", ir::RopePairing::neox, ir::Glu::swiglu, adjust_windows,
-     build_decoder},
-    {"gemma3", "Gemma3ForCausalLM", "Gemma 3 (text)", ir::RopePairing::neox, ir::Glu::geglu, adjust_gemma3,
-     build_gemma},
+    {"smollm3", "SmolLM3", ir::RopePairing::norm, ir::Glu::swiglu, adjust_smollm3, build_decoder},
+    {"qwen2", "Qwen 2, Qwen 2.5", ir::RopePairing::neox, ir::Glu::swiglu, adjust_windows, build_decoder},
+    {"qwen3", "Qwen 3 dense", ir::RopePairing::neox, ir::Glu::swiglu, adjust_windows, build_decoder},
+    {"gemma3", "Gemma 3 (text)", ir::RopePairing::neox, ir::Glu::geglu, adjust_gemma3, build_gemma},
 });
 }  // namespace
 

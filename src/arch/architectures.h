@@ -10,9 +10,8 @@
 namespace tokamak::arch {
 
 struct ArchitectureRow {
-  std::string_view name;      // GGUF general.architecture
-  std::string_view hf_class;  // independent reference
-  std::string_view models;    // well-known members, for the docs
+  std::string_view name;    // GGUF general.architecture; checkpoint_names.h has the Hugging Face classes
+  std::string_view models;  // well-known members, for the docs
   ir::RopePairing pairing;
   ir::Glu glu;
   Result<void> (*adjust)(const GgufFile& file, Hparams& hparams);  // what the common keys do not say; may be null

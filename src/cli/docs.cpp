@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "arch/architectures.h"
+#include "arch/checkpoint_names.h"
 #include "backend/cpu/matmul/matmul.h"
 #include "backend/cpu/ops/ops.h"
 #include "base/output_file.h"
@@ -60,11 +61,17 @@ std::string errors_markdown() {
 
 std::string architectures_markdown() {
   std::string out =
-      "# Architectures\n\nPrinted by the program from `src/arch/architectures.cpp`: the values of "
-      "`general.architecture` that can be run.\n\n"
-      "| architecture | models | Hugging Face class |\n|---|---|---|\n";
-  for (const arch::ArchitectureRow& row : arch::architectures())
-    out += fmt::format("| `{}` | {} | `{}` |\n", row.name, row.models, row.hf_class);
+      "# Architectures\n\nPrinted by the program from `src/arch/architectures.cpp` and `checkpoint_names.cpp`: the "
+      "values\n"
+      "of `general.architecture` that can be run, and the Hugging Face classes that `tokamak convert` reads.\n\n"
+      "| architecture | models | Hugging Face classes |\n|---|---|---|\n";
+  for (const arch::ArchitectureRow& row : arch::architectures()) {
+    std::string classes;
+    for (const arch::CheckpointFamily& family : arch::checkpoint_families())
+      if (family.architecture == row.name)
+        classes += fmt::format("{}`{}`", classes.empty() ? "" : ", ", family.hf_class);
+    out += fmt::format("| `{}` | {} | {} |\n", row.name, row.models, classes);
+  }
   return out;
 }
 

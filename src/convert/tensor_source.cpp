@@ -65,7 +65,11 @@ class Streamer {
  private:
   Result<void> encode(int64_t row, std::vector<float>& values, std::byte* out) {
     const int64_t from = source_row(tensor_, row, tensor_.shape.n_rows());
-    if (weight_.exact_type() == tensor_.type) return weight_.repack_row(from, out);
+    if (weight_.exact_type() == tensor_.type) {
+      TRY(weight_.repack_row(from, out));
+      const auto n = static_cast<int64_t>(values.size());
+      return validate_rows(tensor_.type, {out, dtype_bytes(tensor_.type, values.size())}, n, weight_.where());
+    }
     weight_.decode_row(from, values.data());
     change(values);
     if (const char* problem = problem_of(values, tensor_.type)) return bad_values(tensor_, from, problem);

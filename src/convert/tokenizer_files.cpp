@@ -59,7 +59,8 @@ Result<VocabSource> read_tables(const Files& files, VocabKind& kind, TokenizerTa
 }
 
 // The vocabulary has exactly one token per row of the embedding.
-Result<void> fit_to_embedding(VocabSource& vocab, int64_t n_vocab, const std::string& where) {
+Result<void> fit_to_embedding(TokenizerTables& tables, int64_t n_vocab, const std::string& where) {
+  VocabSource& vocab = tables.vocab;
   const auto n = static_cast<size_t>(n_vocab);
   if (vocab.tokens.size() > n)
     return Error{
@@ -77,7 +78,9 @@ Result<void> fit_to_embedding(VocabSource& vocab, int64_t n_vocab, const std::st
       text = fmt::format("[PAD{}]", id);
       vocab.types[id] = static_cast<int32_t>(TokenType::unused);
     }
-    if (!seen.insert(text).second) text += fmt::format("[DUP{}]", id);
+    if (seen.insert(text).second) continue;
+    tables.notes.push_back(fmt::format("token {} repeats the text of another one and is renamed", id));
+    text += fmt::format("[DUP{}]", id);
   }
   return {};
 }
@@ -243,7 +246,7 @@ Result<TokenizerTables> read_tokenizer(const fs::path& folder, const Json& confi
   const std::string where = files.where(from_json ? "tokenizer.json" : "tokenizer_config.json");
   const auto added = TRY(read_added_tokens(from_json ? files.tokenizer : files.tokenizer_config, where));
   TRY(apply_added_tokens(added, kind, request.n_vocab, tables.vocab, tables.notes, where));
-  TRY(fit_to_embedding(tables.vocab, request.n_vocab, where));
+  TRY(fit_to_embedding(tables, request.n_vocab, where));
   TRY(set_pre_tokenizer(files, kind, request, tables));
   set_roles(files, tables);
   TRY(read_templates(files, tables));

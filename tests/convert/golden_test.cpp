@@ -91,7 +91,7 @@ TEST_P(Golden, TokenIdsAndKeysAreThoseOfTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, Golden, testing::ValuesIn(fixture_names()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& folder) { return folder.param; });
 
 TEST(Fixtures, EveryFamilyHasAFolder) {
   std::vector<std::string> architectures;
