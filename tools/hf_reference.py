@@ -123,15 +123,18 @@ class GgufModel:
         return out
 
 
-    def activation_groups(self) -> dict[str, int]:
-        """By linear layer: how many activations share a scale where the cpu backend multiplies in int8."""
-        out = {}
-        for tensor in self.reader.tensors:
-            if tensor.tensor_type not in FLOAT_TYPES:
-                group = 256 if tensor.tensor_type.name.endswith("_K") else 32
-                out[hf_name(self.arch, tensor.name).removesuffix(".weight")] = group
-        tied = out.pop("model.embed_tokens", None)
-        return out if tied is None or self.has("output.weight") else out | {"lm_head": tied}
+    def integer_layers(self) -> set[str]:
+        """The linear layers whose inputs the cpu backend rounds to integer codes."""
+        names = {
+            hf_name(self.arch, tensor.name).removesuffix(".weight")
+            for tensor in self.reader.tensors
+            if tensor.tensor_type not in FLOAT_TYPES
+        }
+        if "model.embed_tokens" in names:
+            names.remove("model.embed_tokens")
+            if not self.has("output.weight"):
+                names.add("lm_head")
+        return names
 
 
 def load_model(cls, config, state: dict[str, torch.Tensor]):
@@ -162,20 +165,17 @@ def logits_of(model, ids: list[int], n_prompt: int | None = None) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def int8_activations(model, groups: dict[str, int]):
-    """The inputs of these linear layers rounded to int8 codes times max/127 of their group, as an exact int8 engine
-    sees them: what is left of the difference is the engine's own."""
+def int8_activations(model, layers: set[str]):
+    """The inputs of these linear layers rounded to int8 codes times max/127 of each group of 32, as an exact int8
+    engine sees them: what is left of the difference is the engine's own."""
 
-    def rounding(group):
-        def hook(_, inputs):
-            x = inputs[0]
-            blocks = x.reshape(-1, group)
-            step = blocks.abs().amax(-1, keepdim=True) / 127
-            return ((blocks / step.clamp_min(1e-300)).round() * step).reshape(x.shape)
+    def hook(_, inputs):
+        x = inputs[0]
+        blocks = x.reshape(-1, 32)
+        step = blocks.abs().amax(-1, keepdim=True) / 127
+        return ((blocks / step.clamp_min(1e-300)).round() * step).reshape(x.shape)
 
-        return hook
-
-    handles = [model.get_submodule(name).register_forward_pre_hook(rounding(n)) for name, n in groups.items()]
+    handles = [model.get_submodule(name).register_forward_pre_hook(hook) for name in sorted(layers)]
     yield
     for handle in handles:
         handle.remove()
@@ -184,10 +184,11 @@ def int8_activations(model, groups: dict[str, int]):
 # --- the engine, and the comparison -----------------------------------------------------------------------------------
 
 
-def run_engine(tool, model, backend, ids, work, *, isa="auto", n_prompt=None, kv="f32", fusion=True, threads=0):
+def run_engine(tool, model, backend, ids, work, *, isa="auto", n_prompt=None, kv="f32", fusion=True, threads=0,
+               activations="int16"):  # fmt: skip
     ids_file, out_file = work / "ids.txt", work / "logits.bin"
     ids_file.write_text(" ".join(map(str, ids)))
-    command = [tool, model, backend, isa, ids_file, out_file, "--kv", kv, "--threads", threads]
+    command = [tool, model, backend, isa, ids_file, out_file, "--kv", kv, "--threads", threads, "--activations", activations]
     command += [] if n_prompt is None else ["--prompt", n_prompt, "--chunk", 1]
     command += [] if fusion else ["--no-fusion"]
     subprocess.run([str(part) for part in command], check=True)

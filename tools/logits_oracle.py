@@ -4,9 +4,9 @@
     logits_oracle.py MODEL.gguf... [--check] [--bin build/release/bin] [--threads N] [--backends reference,cpu]
 
 Two tests per model: a 64-token prompt and then 64 tokens one by one, and 512 positions at once. Prints one row per run.
-The reference backend must be exact. The cpu backend multiplies quantized weights in int8, so activations are rounded
-too; transformers with nothing but that rounding gives the floor, and the backend may not be clearly worse (ABOVE_FLOOR).
-Exit status 1 when one of the two fails; the wanted NMSE 1e-3 and top-1 98 % of the cpu backend are printed as met or not.
+The reference backend must be exact, the cpu backend within CPU_NMSE and CPU_TOP1 with its default 15-bit activations. With
+8-bit ones (--activations int8) the rounding itself costs more than that: transformers with nothing but that rounding gives
+the floor, and the backend may not be clearly worse (ABOVE_FLOOR). Exit status 1 when one of these fails.
 --check changes nothing, there is no file to compare with.
 Needs: the packages of tools/requirements.txt and the built logits_tool and tokenize_tool.
 """
@@ -25,9 +25,9 @@ import hf_reference as hf
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 N_PROMPT, N_DECODE, N_LONG = 64, 64, 512
 REFERENCE_NMSE = 1e-9
-WANTED_NMSE, WANTED_TOP1 = 1e-3, 0.98  # of the cpu backend, top-1 over N_LONG positions
+CPU_NMSE, CPU_TOP1 = 1e-5, 0.98  # with int16 activations; the project asks for 1e-3
 ABOVE_FLOOR = 1.5  # two sums of independent rounding errors of the same size, over few hundred positions
-RUNS = [("reference", "f32"), ("cpu", "f32"), ("cpu", "f16")]
+RUNS = [("reference", "f32", "int16"), ("cpu", "f32", "int16"), ("cpu", "f16", "int16"), ("cpu", "f16", "int8")]
 
 TEXT = """The lighthouse at the end of the bay had been dark for eleven years when Mara came back to the island. She walked
 up from the ferry with one bag and a key that no longer fitted any door in the village, and the first thing she did was
@@ -131,15 +131,15 @@ def cells(d: hf.Difference) -> list[str]:
     return [f"{d.nmse:.2e}", f"{d.worst_nmse:.1e}", f"{d.top1:.2%}", f"{d.lost_margin:.2f}", f"{d.max_abs:.2g}"]
 
 
-def verdict(backend: str, d: hf.Difference, floor: hf.Difference, n: int) -> tuple[bool, str]:
+def verdict(backend: str, activations: str, d: hf.Difference, floor: hf.Difference) -> tuple[bool, str]:
     if backend == "reference":
         ok = d.nmse <= REFERENCE_NMSE
         return ok, "exact" if ok else f"FAILED: NMSE > {REFERENCE_NMSE:.0e}"
-    if d.nmse > ABOVE_FLOOR * floor.nmse:
-        return False, f"FAILED: NMSE > {ABOVE_FLOOR} * floor"
-    missed = [f"NMSE > {WANTED_NMSE:.0e}"] * (d.nmse > WANTED_NMSE)
-    missed += [f"top-1 < {WANTED_TOP1:.0%}"] * (n == N_LONG and d.top1 < WANTED_TOP1)
-    return True, "at the floor, but " + ", ".join(missed) if missed else "as wanted"
+    if activations == "int8":
+        ok = d.nmse <= ABOVE_FLOOR * floor.nmse
+        return ok, "at the int8 floor" if ok else f"FAILED: NMSE > {ABOVE_FLOOR} * floor"
+    failed = [f"NMSE > {CPU_NMSE:.0e}"] * (d.nmse > CPU_NMSE) + [f"top-1 < {CPU_TOP1:.0%}"] * (d.top1 < CPU_TOP1)
+    return not failed, "FAILED: " + ", ".join(failed) if failed else "as wanted"
 
 
 def check_model(path: pathlib.Path, args, work: pathlib.Path) -> int:
@@ -148,17 +148,20 @@ def check_model(path: pathlib.Path, args, work: pathlib.Path) -> int:
     model, n_failed = BUILDERS[file.arch](file), 0
     for mode, n, n_prompt in [("64 + 64 one by one", N_PROMPT + N_DECODE, N_PROMPT), ("prefill 512", N_LONG, None)]:
         exact = hf.logits_of(model, ids[:n], n_prompt)
-        with hf.int8_activations(model, file.activation_groups()):
+        with hf.int8_activations(model, file.integer_layers()):
             floor = hf.compare(exact, hf.logits_of(model, ids[:n]))
         row(path.stem, "float64 with int8 activations", mode, *cells(floor), "floor")
-        for backend, kv in RUNS:
+        for backend, kv, activations in RUNS:
             if backend not in args.backends:
                 continue
             tool = args.bin / "logits_tool"
-            actual = hf.run_engine(tool, path, backend, ids[:n], work, n_prompt=n_prompt, kv=kv, threads=args.threads)
+            actual = hf.run_engine(
+                tool, path, backend, ids[:n], work, n_prompt=n_prompt, kv=kv, threads=args.threads, activations=activations
+            )
             d = hf.compare(exact, actual)
-            ok, words = verdict(backend, d, floor, n)
-            row(path.stem, f"{backend}, KV {kv}", mode, *cells(d), words)
+            ok, words = verdict(backend, activations, d, floor)
+            codes = "" if backend == "reference" else f", {activations}"
+            row(path.stem, f"{backend}, KV {kv}{codes}", mode, *cells(d), words)
             n_failed += not ok
     return n_failed
 

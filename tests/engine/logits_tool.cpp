@@ -1,6 +1,6 @@
 // Helper of tools/logits_oracle.py and tools/arch_oracle.py: logits of every position of one sequence.
 //   logits_tool MODEL BACKEND ISA IDS_FILE OUT.bin [--prompt N] [--chunk N] [--kv f32|f16|q8_0] [--no-fusion]
-//               [--threads N]
+//               [--threads N] [--activations int16|int8]
 // IDS_FILE: token ids as text. OUT.bin: f32 [n_tokens, n_vocab]. --prompt: tokens of the first step. --chunk: tokens of
 // each step after it (default for both: all).
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ Error usage(std::string what) {
                .where = "command line",
                .hint =
                    "logits_tool MODEL BACKEND ISA IDS_FILE OUT.bin [--prompt N] [--chunk N] "
-                   "[--kv f32|f16|q8_0] [--no-fusion] [--threads N]"};
+                   "[--kv f32|f16|q8_0] [--no-fusion] [--threads N] [--activations int16|int8]"};
 }
 
 Result<Arguments> parse(int argc, char** argv) {
@@ -50,6 +50,8 @@ Result<Arguments> parse(int argc, char** argv) {
       args.chunk = std::stoul(value);
     } else if (flag == "--threads") {
       args.session.n_threads = std::stol(value);
+    } else if (flag == "--activations") {
+      args.session.activations = value;
     } else if (flag == "--kv" && (value == "f32" || value == "f16" || value == "q8_0")) {
       args.session.kv_type = value == "f32" ? DType::f32 : value == "f16" ? DType::f16 : DType::q8_0;
     } else {
