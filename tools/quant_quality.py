@@ -6,7 +6,9 @@ The library is any shared object that exports ggml_quantize_chunk; by default th
 With importance the error of element i counts importance_i times (mean 1), the same weights for every row.
 
 usage: quant_quality.py --tool BUILD/bin/quant_tool --model SMOLLM2.gguf [--library FILE.so] [--types A,B] [--out FILE.md]
-       [--check]      --check: exit status 1 where we are worse by more than 0.1 %, or Q2_0 misses its bound
+       [--check] [--hard]
+--check: exit status 1 where we are worse by more than 0.1 %, or Q2_0 misses its bound
+--hard: instead of the table, list where we are worse on synthetic rows made to hurt
 """
 import argparse
 import ctypes
@@ -51,6 +53,42 @@ def data_sets(model):
         "outliers": heavy,
     }
     return {name: np.ascontiguousarray(x, dtype=np.float32) for name, x in sets.items()}
+
+
+def hard_sets():
+    rng, shape = np.random.default_rng(7), (8, ROW)
+    normal = rng.standard_normal(shape)
+    sets = {
+        "positive": np.abs(normal), "negative": -np.abs(normal) - 0.5, "5 + 0.1 normal": 5 + 0.1 * normal, "-5 + 0.1 normal": 0.1 * normal - 5,
+        "1 in 20 not 0": normal * (rng.random(shape) < 0.05), "1 in 250 not 0": normal * (rng.random(shape) < 0.004),
+        "-0.7, 0, 0.7": rng.integers(-1, 2, shape) * 0.7, "uniform": rng.uniform(-1, 1, shape), "fifth power": rng.uniform(-1, 1, shape) ** 5,
+        "Cauchy": np.clip(rng.standard_cauchy(shape), -1000, 1000), "Laplace": rng.laplace(size=shape),
+        "+-1 and 5 % noise": np.sign(rng.standard_normal(shape)) * (1 + 0.05 * normal),
+        "columns scaled": normal * np.exp(2 * rng.standard_normal((1, ROW))),
+        "sixteens scaled": (normal.reshape(8, -1, 16) * np.exp(1.5 * rng.standard_normal((8, ROW // 16, 1)))).reshape(shape),
+        "one column 50 times": np.where(np.arange(ROW) % 256 == 77, 50, 1) * normal, "small": normal * 1e-3, "large": normal * 3000,
+    }
+    importances = {
+        "none": None, "log-normal": np.exp(rng.standard_normal(ROW)), "steep": np.exp(4 * rng.standard_normal(ROW)),
+        "1 in 10": (rng.random(ROW) < 0.1) * 1.0,
+    }
+    return ({name: x.astype(np.float32) for name, x in sets.items()},
+            {name: None if w is None else w.astype(np.float32) for name, w in importances.items()})
+
+
+def list_hard(types, library, tool):
+    sets, importances = hard_sets()
+    for name in types:
+        found = []
+        for set_name, x in sets.items():
+            for weight_name, weights in importances.items():
+                if weights is None and name in NEEDS_IMPORTANCE:
+                    continue
+                ours = error(name, encode_ours(tool, name, x, weights)[0], x, weights)
+                peer = error(name, library.encode(name, x, weights)[0], x, weights)
+                if ours > peer * 1.002 and ours > 1e-3 * x.std():
+                    found.append(f"{set_name}, {weight_name}: {ours / peer:.3f}")
+        print(f"{name}: {'; '.join(found) or 'nowhere'}", flush=True)
 
 
 class Library:
@@ -117,11 +155,16 @@ def main() -> int:
     parser.add_argument("--types", default=",".join(TYPES))
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--hard", action="store_true")
     args = parser.parse_args()
     if not args.library:
         folder = pathlib.Path(importlib.util.find_spec("xllamacpp").origin).parent
         args.library = str(next(folder.glob("xllamacpp*.so")))
-    sets, library = data_sets(args.model), Library(args.library)
+    library = Library(args.library)
+    if args.hard:
+        list_hard(args.types.split(","), library, args.tool)
+        return 0
+    sets = data_sets(args.model)
     importance = np.exp(np.random.default_rng(5).standard_normal(ROW)).astype(np.float32)
     columns = [f"{name}{suffix}" for name in sets for suffix in ("", " *")]
     lines = ["| type | " + " | ".join(columns) + " | ns, ours / theirs | ns * |", "|---" * (len(columns) + 3) + "|"]

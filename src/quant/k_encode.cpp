@@ -31,10 +31,10 @@ void put_codes(const Run& run, const IntegerLevels& levels, float inverse, float
 
 template <int groups>
 GroupScalesAndMins<groups> fit_affine(const Samples<kElems>& samples, int q_max, int code_max,
-                                      const AffineCandidates& candidates, uint8_t (&codes)[kElems]) {
+                                      uint8_t (&codes)[kElems]) {
   AffineRun runs[groups];
   make_affine_runs(samples, runs);
-  const auto fit = fit_group_scales_and_mins(runs, static_cast<float>(q_max), code_max, candidates, samples.exponent);
+  const auto fit = fit_group_scales_and_mins(runs, static_cast<float>(q_max), code_max, samples.exponent);
   for (int g = 0; g < groups; ++g) {
     const float inverse = inverse_or_zero(fit.d.value * static_cast<float>(fit.scale[g]));
     put_codes(runs[g].run, {0.0f, static_cast<float>(q_max)}, inverse,
@@ -74,11 +74,9 @@ void pack_nibbles(const uint8_t (&codes)[kElems], uint8_t (&qs)[128]) {
       qs[32 * part + i] = static_cast<uint8_t>((codes[64 * part + i] & 15) | (codes[64 * part + i + 32] & 15) << 4);
 }
 
-constexpr AffineCandidates kCandidates2{-1.0f, 2.0f, 15}, kCandidates4{-1.0f, 2.0f, 15}, kCandidates5{-1.0f, 2.0f, 15};
-
 void encode_block_q2_k(const Samples<kElems>& samples, BlockQ2_K& block) {
   uint8_t codes[kElems];
-  const auto fit = fit_affine<16>(samples, 3, 15, kCandidates2, codes);
+  const auto fit = fit_affine<16>(samples, 3, 15, codes);
   block.d = fit.d.code;
   block.dmin = fit.dmin.code;
   for (int g = 0; g < 16; ++g) block.scales[g] = static_cast<uint8_t>(fit.scale[g] | fit.min[g] << 4);
@@ -95,13 +93,13 @@ void put_scales_and_mins(const GroupScalesAndMins<8>& fit, Block& block) {
 
 void encode_block_q4_k(const Samples<kElems>& samples, BlockQ4_K& block) {
   uint8_t codes[kElems];
-  put_scales_and_mins(fit_affine<8>(samples, 15, 63, kCandidates4, codes), block);
+  put_scales_and_mins(fit_affine<8>(samples, 15, 63, codes), block);
   pack_nibbles(codes, block.qs);
 }
 
 void encode_block_q5_k(const Samples<kElems>& samples, BlockQ5_K& block) {
   uint8_t codes[kElems];
-  put_scales_and_mins(fit_affine<8>(samples, 31, 63, kCandidates5, codes), block);
+  put_scales_and_mins(fit_affine<8>(samples, 31, 63, codes), block);
   pack_nibbles(codes, block.qs);
   for (int j = 0; j < kElems; ++j) block.qh[j % 32] |= static_cast<uint8_t>((codes[j] >> 4) << (j / 32));
 }

@@ -78,7 +78,7 @@ void search_affine(const float* x, const float* importance, int q_max, uint16_t&
   for (int j = 0; j < kElems; ++j) centred[j] = static_cast<float>(static_cast<double>(x[j]) - mean);
   const Samples<kElems> samples(centred, importance);
   const AffineRun run = affine_run(run_of(samples, 0, kElems), MinSign::any);
-  const auto fit = fit_scales_and_mins(run, static_cast<float>(q_max), {-1.0f, 2.0f, 15}).fit[0];
+  const auto fit = fit_scales_and_mins(run, static_cast<float>(q_max)).fit[0];
   const F16Scale d = rounded_scale(static_cast<double>(fit.scale), samples.exponent);
   d_code = d.code;
   m_code = f32_to_f16(static_cast<float>(std::ldexp(static_cast<double>(-fit.min), samples.exponent) + mean));

@@ -71,6 +71,9 @@ ScaleAndMin refit(const AffineRun& run, const AffineMoments& m) {
   return {m.qq > 0.0f ? std::fmax(m.xq / m.qq, 0.0f) : 0.0f, 0.0f};
 }
 
+// Candidate steps: the range of a run over q_max + t. Above 0 some of the range is cut off, at -1 one code is spare.
+constexpr float kSpare[] = {-1.0f, -0.67f, -0.33f, 0.0f, 0.33f, 0.67f, 1.0f, 1.33f, 1.67f, 2.0f};
+
 // The range of a run without the elements far outside of the weighted distribution.
 struct Range {
   float low, high;
@@ -84,7 +87,7 @@ Range core_range(const AffineRun& run) {
 
 }  // namespace
 
-BestTwo<ScaleAndMin> fit_scales_and_mins(const AffineRun& run, float q_max, const AffineCandidates& candidates) {
+BestTwo<ScaleAndMin> fit_scales_and_mins(const AffineRun& run, float q_max) {
   ScaleAndMin level{0.0f, -run.x / run.w};  // one value for all
   if (run.min_sign == MinSign::not_negative) level.min = std::fmax(level.min, 0.0f);
   BestTwo<ScaleAndMin> best;
@@ -101,12 +104,11 @@ BestTwo<ScaleAndMin> fit_scales_and_mins(const AffineRun& run, float q_max, cons
     consider(affine_moments(run, inverse, offset, q_max));
     if (t > 0.0f && low_end_moves) consider(affine_moments(run, inverse, offset - t, q_max));
   };
-  const float span = run.high - run.low, step = (candidates.t_high - candidates.t_low) / candidates.n_steps;
-  for (int i = 0; i <= candidates.n_steps; ++i)
-    consider_range(run.low, span, candidates.t_low + step * static_cast<float>(i));
+  const float span = run.high - run.low;
+  for (const float t : kSpare) consider_range(run.low, span, t);
   const Range core = core_range(run);
   if (core.high - core.low < 0.7f * span)
-    for (float t = -1.0f; t <= 3.0f; t += 0.5f) consider_range(core.low, core.high - core.low, t);
+    for (const float t : kSpare) consider_range(core.low, core.high - core.low, t);
   for (int round = 0; round < 2 && consider(affine_moments(run, best.fit[0], q_max)); ++round) {
   }
   return best;
@@ -172,11 +174,11 @@ struct AffineFit {
 
 template <int groups>
 GroupScalesAndMins<groups> fit_group_scales_and_mins(const AffineRun (&runs)[groups], float q_max, int code_max,
-                                                     const AffineCandidates& candidates, int exponent) {
+                                                     int exponent) {
   AffineFit<groups> fit{runs, {}, {}, q_max, code_max};
   float largest_scale = 0.0f, largest_min = 0.0f;
   for (int g = 0; g < groups; ++g) {
-    fit.wanted[g] = fit_scales_and_mins(runs[g], q_max, candidates);
+    fit.wanted[g] = fit_scales_and_mins(runs[g], q_max);
     fit.n_wanted[g] = fit.wanted[g].n_worth_trying(weighted_squares(runs[g].run));
     largest_scale = std::fmax(largest_scale, fit.wanted[g].fit[0].scale);
     largest_min = std::fmax(largest_min, fit.wanted[g].fit[0].min);
@@ -201,9 +203,7 @@ GroupScalesAndMins<groups> fit_group_scales_and_mins(const AffineRun (&runs)[gro
   return best;
 }
 
-template GroupScalesAndMins<8> fit_group_scales_and_mins<8>(const AffineRun (&)[8], float, int, const AffineCandidates&,
-                                                            int);
-template GroupScalesAndMins<16> fit_group_scales_and_mins<16>(const AffineRun (&)[16], float, int,
-                                                              const AffineCandidates&, int);
+template GroupScalesAndMins<8> fit_group_scales_and_mins<8>(const AffineRun (&)[8], float, int, int);
+template GroupScalesAndMins<16> fit_group_scales_and_mins<16>(const AffineRun (&)[16], float, int, int);
 
 }  // namespace tokamak

@@ -222,12 +222,7 @@ inline float affine_gain(const AffineRun& run, const AffineMoments& m, ScaleAndM
   const float s = fit.scale, d = fit.min;
   return s * (2.0f * m.xq - s * m.qq + 2.0f * d * m.q) - d * (2.0f * run.x + d * run.w);
 }
-// Candidate steps span the range of the run over q_max + t, t from t_low to t_high in n_steps.
-struct AffineCandidates {
-  float t_low, t_high;
-  int n_steps;
-};
-BestTwo<ScaleAndMin> fit_scales_and_mins(const AffineRun& run, float q_max, const AffineCandidates& candidates);
+BestTwo<ScaleAndMin> fit_scales_and_mins(const AffineRun& run, float q_max);
 
 template <int groups>
 struct GroupScalesAndMins {
@@ -236,10 +231,8 @@ struct GroupScalesAndMins {
 };
 template <int groups>
 GroupScalesAndMins<groups> fit_group_scales_and_mins(const AffineRun (&runs)[groups], float q_max, int code_max,
-                                                     const AffineCandidates& candidates, int exponent);
-extern template GroupScalesAndMins<8> fit_group_scales_and_mins<8>(const AffineRun (&)[8], float, int,
-                                                                   const AffineCandidates&, int);
-extern template GroupScalesAndMins<16> fit_group_scales_and_mins<16>(const AffineRun (&)[16], float, int,
-                                                                     const AffineCandidates&, int);
+                                                     int exponent);
+extern template GroupScalesAndMins<8> fit_group_scales_and_mins<8>(const AffineRun (&)[8], float, int, int);
+extern template GroupScalesAndMins<16> fit_group_scales_and_mins<16>(const AffineRun (&)[16], float, int, int);
 
 }  // namespace tokamak
