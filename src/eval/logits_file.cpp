@@ -124,7 +124,12 @@ Result<LogitsWriter> LogitsWriter::create(const std::filesystem::path& path, Log
 
 Result<LogitsFile> LogitsFile::open(const std::filesystem::path& path) {
   MappedFile file = TRY(MappedFile::open(path));
-  const auto bytes = file.bytes();
+  LogitsFile out = TRY(parse(file.bytes(), path));
+  out.file_ = std::move(file);
+  return out;
+}
+
+Result<LogitsFile> LogitsFile::parse(std::span<const std::byte> bytes, const std::filesystem::path& path) {
   const FileHeader head = TRY(read_header(bytes, path));
   LogitsHeader header{.type = LogitsType{head.type}, .n_vocab = head.n_vocab, .vocab_hash = head.vocab_hash};
   header.chunks.n_ctx = head.n_ctx;
@@ -141,13 +146,13 @@ Result<LogitsFile> LogitsFile::open(const std::filesystem::path& path) {
   std::memcpy(header.chunks.tokens.data(), bytes.data() + sizeof head, n_tokens * sizeof(int32_t));
   for (int32_t token : header.chunks.tokens)
     if (token < 0 || token >= header.n_vocab) return bad_file(path, fmt::format("token {} is impossible", token));
-  return LogitsFile(std::move(file), std::move(header), path);
+  return LogitsFile(bytes, std::move(header), path);
 }
 
 std::span<const std::byte> LogitsFile::rows(int64_t first_row, int64_t n_rows) const {
   const uint64_t n_bytes = header_.row_bytes();
-  return file_.bytes().subspan(rows_begin(header_) + static_cast<uint64_t>(first_row) * n_bytes,
-                               static_cast<uint64_t>(n_rows) * n_bytes);
+  return bytes_.subspan(rows_begin(header_) + static_cast<uint64_t>(first_row) * n_bytes,
+                        static_cast<uint64_t>(n_rows) * n_bytes);
 }
 
 Result<LogitsRow> LogitsFile::read(int64_t chunk_idx, int64_t row_idx, std::span<float> logits) const {
@@ -155,7 +160,8 @@ Result<LogitsRow> LogitsFile::read(int64_t chunk_idx, int64_t row_idx, std::span
   RowHeader head{};
   std::memcpy(&head, bytes, sizeof head);
   const std::byte* codes = bytes + sizeof head;
-  bool is_finite = std::isfinite(head.nll) && std::isfinite(head.lowest) && std::isfinite(head.step);
+  bool is_finite = std::isfinite(head.nll) && std::isfinite(head.lowest) &&
+                   std::isfinite(head.lowest + head.step * static_cast<float>(kMaxCode));
   if (header_.type == LogitsType::f32) {
     std::memcpy(logits.data(), codes, logits.size_bytes());
     is_finite = is_finite && std::ranges::all_of(logits, [](float x) { return std::isfinite(x); });

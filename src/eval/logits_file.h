@@ -74,6 +74,8 @@ class LogitsFile {
  public:
   // Errors: those of MappedFile::open; bad_file (not such a file, damaged, truncated), naming the path.
   static Result<LogitsFile> open(const std::filesystem::path& path);
+  // The same for bytes in memory, which must outlive the result.
+  static Result<LogitsFile> parse(std::span<const std::byte> bytes, const std::filesystem::path& name);
   const LogitsHeader& header() const { return header_; }
 
   // logits[n_vocab] of scored position `row_idx` of a chunk. Errors: bad_file (a damaged row). Thread-safe.
@@ -87,12 +89,13 @@ class LogitsFile {
   Result<void> check_text(const TextChunks& text) const;
 
  private:
-  LogitsFile(MappedFile file, LogitsHeader header, std::filesystem::path path)
-      : file_(std::move(file)), header_(std::move(header)), path_(std::move(path)) {}
+  LogitsFile(std::span<const std::byte> bytes, LogitsHeader header, std::filesystem::path path)
+      : bytes_(bytes), header_(std::move(header)), path_(std::move(path)) {}
   Error mismatch(std::string what, std::string hint) const;
   std::span<const std::byte> rows(int64_t first_row, int64_t n_rows) const;
 
-  MappedFile file_;
+  std::span<const std::byte> bytes_;
+  MappedFile file_;  // holds the bytes; empty for parse()
   LogitsHeader header_;
   std::filesystem::path path_;
 };
