@@ -30,7 +30,7 @@ void outer_sum(const float* a, const float* b, float* sums) {
 template <class Shape>
 Grid<Shape>::Grid(std::span<const uint16_t> points) : points_(points) {
   constexpr int half_bits = Shape::bits * Shape::elems / 2;
-  index_.resize(Shape::half_size * Shape::half_size, -1);
+  index_.resize(size_t{Shape::half_size} * Shape::half_size, -1);
   for (size_t i = 0; i < points.size(); ++i) {
     const int high = half_entry<Shape>(points[i] >> half_bits),
               low = half_entry<Shape>(points[i] & ((1u << half_bits) - 1));

@@ -172,8 +172,8 @@ class GridFit {
   const Type& type_;
   const float *x_, *w_;
   int exponent_;
-  float wanted_[Type::groups];
-  Moments moments_[Type::groups];
+  float wanted_[Type::groups] = {};
+  Moments moments_[Type::groups] = {};
 };
 
 // Magnitudes and signs, apart. signs[i]: bit k set when element 8 i + k is negated.
@@ -184,7 +184,7 @@ struct Magnitudes {
 // even: the number of negated elements of every eight must be even, so the one that costs least is negated in vain
 // and its magnitude becomes negative.
 Magnitudes magnitudes_of(const Samples<kElems>& samples, bool even) {
-  Magnitudes out;
+  Magnitudes out{};
   for (int i = 0; i < kElems / 8; ++i) {
     unsigned signs = 0;
     int cheapest = 8 * i;
@@ -211,7 +211,7 @@ const Grid<Shape>& grid_of(const std::array<uint16_t, n_points>& points) {
 constexpr std::array<float, 3> kValues2{8.0f, 25.0f, 43.0f};
 template <class Values>
 std::array<float, 8> values3(const Values& values) {
-  std::array<float, 8> out;
+  std::array<float, 8> out{};
   std::copy_n(values, 8, out.begin());
   return out;
 }

@@ -104,8 +104,7 @@ void encode_block_q5_k(const Samples<kElems>& samples, BlockQ5_K& block) {
   for (int j = 0; j < kElems; ++j) block.qh[j % 32] |= static_cast<uint8_t>((codes[j] >> 4) << (j / 32));
 }
 
-constexpr float kEnds3[] = {-4.8f, -4.5f, -4.2f, -3.9f, -3.6f, -3.3f, -3.0f, -2.7f,
-                            2.1f,  2.4f,  2.7f,  3.0f,  3.3f,  3.6f,  3.9f};
+constexpr float kEnds3[] = {-4.6f, -4.2f, -3.8f, -3.4f, -3.0f, 2.3f, 2.7f, 3.1f, 3.6f};
 
 void encode_block_q3_k(const Samples<kElems>& samples, BlockQ3_K& block) {
   uint8_t codes[kElems];

@@ -18,9 +18,9 @@ template <int n>
 struct Samples {
   static constexpr float kLeastWeight = 1e-6f;
 
-  alignas(16) float x[n];
-  alignas(16) float w[n];
-  alignas(16) float wx[n];
+  alignas(16) float x[n] = {};
+  alignas(16) float w[n] = {};
+  alignas(16) float wx[n] = {};
   int exponent = 0;
   float largest = 0.0f;  // max |x|, scaled
 

@@ -128,10 +128,10 @@ struct Normal {
 template <int groups>
 struct AffineFit {
   const AffineRun (&runs)[groups];
-  BestTwo<ScaleAndMin> wanted[groups];
-  int n_wanted[groups];
-  float q_max;
-  int code_max;
+  float q_max = 0.0f;
+  int code_max = 0;
+  BestTwo<ScaleAndMin> wanted[groups] = {};
+  int n_wanted[groups] = {};
 
   // Chooses the integer scale and min of every group for (d, dmin). Returns the gain.
   double assign(GroupScalesAndMins<groups>& out, Normal& normal) const {
@@ -175,7 +175,7 @@ struct AffineFit {
 template <int groups>
 GroupScalesAndMins<groups> fit_group_scales_and_mins(const AffineRun (&runs)[groups], float q_max, int code_max,
                                                      int exponent) {
-  AffineFit<groups> fit{runs, {}, {}, q_max, code_max};
+  AffineFit<groups> fit{runs, q_max, code_max};
   float largest_scale = 0.0f, largest_min = 0.0f;
   for (int g = 0; g < groups; ++g) {
     fit.wanted[g] = fit_scales_and_mins(runs[g], q_max);

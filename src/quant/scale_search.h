@@ -125,16 +125,16 @@ float fit_scale(const Levels& levels, const Run& run, std::span<const float> end
 template <int groups>
 struct GroupScales {
   F16Scale d;
-  int code[groups];  // in [code_low, code_high]
+  int code[groups] = {};  // in [code_low, code_high]
 };
 
 template <class Levels, int groups>
 struct GroupFit {
   const Levels& levels;
-  const Run* runs;  // [groups]
-  int code_low, code_high;
-  BestTwo<float> wanted[groups];  // the best real scales of each group
-  int n_wanted[groups];
+  const Run* runs = nullptr;  // [groups]
+  int code_low = 0, code_high = 0;
+  BestTwo<float> wanted[groups] = {};  // the best real scales of each group
+  int n_wanted[groups] = {};
 
   // Chooses codes for d among the neighbours of the wanted scales. Returns the gain and what a refit of d needs.
   struct Outcome {
@@ -227,7 +227,7 @@ BestTwo<ScaleAndMin> fit_scales_and_mins(const AffineRun& run, float q_max);
 template <int groups>
 struct GroupScalesAndMins {
   F16Scale d, dmin;
-  int scale[groups], min[groups];  // in [0, code_max]
+  int scale[groups] = {}, min[groups] = {};  // in [0, code_max]
 };
 template <int groups>
 GroupScalesAndMins<groups> fit_group_scales_and_mins(const AffineRun (&runs)[groups], float q_max, int code_max,
