@@ -19,9 +19,11 @@ namespace tokamak {
 // NVFP4: the tensor's separate `.scale` is not applied. Thread-safe.
 void decode_row(DType type, const std::byte* blocks, int64_t n_elems, float* out);
 
-// out = the row in `type`, by the reference encoder of the type.
+// out = the row in `type`: the bytes of the `gguf` package where it encodes the type and importance is null, else the
+// least weighted squared error that the type's search finds.
 //   x           n_elems values; block types refuse inf and NaN
-//   importance  null, or n_elems weights >= 0; types without a search ignore it
+//   importance  null (all equal), or n_elems weights >= 0 of which the proportions within a block count; plain types,
+//               Q8_0, Q8_1 and Q8_K ignore it
 //   out         dtype_bytes(type, n_elems) bytes, must not overlap x; undefined after an error
 // Errors: unsupported (no encoder; names the type), bad_tensor (a non-finite value, or one too large for the type's
 // scale). Same input, same bytes. Thread-safe.
