@@ -74,11 +74,14 @@ void talk(std::string_view text) {
   std::fflush(stderr);
 }
 
-void catch_interrupts() {
+void catch_interrupts(bool terminate_too) {
   struct sigaction action {};
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
+  if (!terminate_too) return;
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGHUP, &action, nullptr);
 }
 void catch_lost_files() {
   struct sigaction action {};

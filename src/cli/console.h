@@ -25,7 +25,8 @@ void talk(std::string_view text);
 inline void talk_line(std::string_view line) { talk(std::string(line) + "\n"); }
 
 // From now on the first Ctrl-C only raises interrupted(); a second one before clear_interrupt() leaves with 130.
-void catch_interrupts();
+// `terminate_too`: the same for SIGTERM and SIGHUP, for commands that would leave half a file behind.
+void catch_interrupts(bool terminate_too = false);
 bool interrupted();
 void clear_interrupt();
 

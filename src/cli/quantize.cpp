@@ -227,7 +227,7 @@ Result<int> quantize_command(const Arguments& arguments) {
   Plan plan = TRY(make_plan(file.tensors(), TRY(read_mix_model(file)), options));
   const int64_t n_threads_asked = values.integer("--threads");
   const int n_threads = n_threads_asked == 0 ? usable_cpus() : static_cast<int>(n_threads_asked);
-  catch_interrupts();
+  catch_interrupts(true);
   if (options.target_bpw > 0) {
     ProgressBar bar("measuring", !as_json);
     TRY(choose_types(

@@ -85,7 +85,7 @@ Result<int> split_command(const Arguments& arguments) {
     TRY(check_not_same_file(in, file, row.path));
   }
   if (!values.flag("--dry-run")) {
-    catch_interrupts();
+    catch_interrupts(true);
     ProgressBar bar("splitting", !values.flag("--json"));
     TRY(split_model(file, parts, prefix, [&bar](double fraction) { return bar.update(fraction); }));
   }
@@ -99,7 +99,7 @@ Result<int> merge_command(const Arguments& arguments) {
   const GgufFile file = TRY(GgufFile::open(in));
   TRY(check_not_same_file(in, file, out));
   {
-    catch_interrupts();
+    catch_interrupts(true);
     ProgressBar bar("merging", !arguments.values.flag("--json"));
     TRY(merge_model(file, out, [&bar](double fraction) { return bar.update(fraction); }));
   }
