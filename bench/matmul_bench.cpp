@@ -1,16 +1,20 @@
 // Rates of every matmul kernel beside the limits of this machine, measured in the same process between the runs.
-//   matmul_bench [--isa NAME] [--type NAME] [--reps N]
+//   matmul_bench [--isa NAME] [--type NAME] [--reps N] [--threads N]
 // One thread, thread CPU time (other processes do not count), median of the repetitions.
+// With --threads: one column times 4096 x 14336 from memory, each thread a contiguous part of the panels; the time of
+// a run is the CPU time of its slowest thread.
 //   GOPS   2 * rows * columns * k per second; share = of the int8 dot product (or f32 FMA) rate
 //   GB/s   packed weight bytes read per second at N = 1 from a matrix larger than every cache; share = of a read loop
 #include <fmt/format.h>
 #include <time.h>
 
 #include <algorithm>
+#include <barrier>
 #include <cstring>
 #include <functional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backend/cpu/matmul/matmul.h"
@@ -105,10 +109,10 @@ double gops_of(void (*fn)(int64_t), double ops) {
   return 12 * ops * kN / seconds_of([&] { fn(kN); }) * 1e-9;
 }
 
-[[gnu::noinline]] uint64_t read_all(const Buffer& buffer) {
-  const uint64_t* p = buffer.as<uint64_t>();
+[[gnu::noinline]] uint64_t read_part(std::span<const std::byte> bytes) {
+  const auto* p = reinterpret_cast<const uint64_t*>(bytes.data());
   uint64_t s[8] = {};
-  for (size_t i = 0; i < buffer.size() / 8; i += 8)
+  for (size_t i = 0; i + 8 <= bytes.size() / 8; i += 8)
     for (size_t j = 0; j < 8; ++j) s[j] += p[i + j];
   return s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7];
 }
@@ -124,7 +128,7 @@ void measure_limits(Isa isa, const Buffer& stream, Limits& limits) {
   }
 #endif
   static volatile uint64_t sink;
-  const double s = seconds_of([&] { sink = read_all(stream); });
+  const double s = seconds_of([&] { sink = read_part({stream.data(), stream.size()}); });
   (void)sink;
   limits.read_gbps.push_back(static_cast<double>(stream.size()) / s * 1e-9);
 }
@@ -173,9 +177,14 @@ void fill_weights(DType dtype, int64_t n_rows, int64_t k, std::byte* out) {
   for (int64_t p = 1; p < n_panels(n_rows); ++p) std::memcpy(out + static_cast<size_t>(p) * panel, out, panel);
 }
 
+Buffer scratch_for(const GemmKernel& kernel, int64_t k) {
+  return *Buffer::allocate(std::max<size_t>(64, gemm_scratch_bytes(kernel.dtype, k, false)));
+}
+
 // Seconds of one multiplication.
 double time_gemm(const GemmKernel& kernel, const Shape2& shape, const Buffer& weights, const Buffer& columns,
                  Buffer& y) {
+  Buffer scratch = scratch_for(kernel, shape.k);
   const GemmTask task{.weights = weights.data(),
                       .activations = columns.data(),
                       .n_rows = shape.n_rows,
@@ -183,7 +192,8 @@ double time_gemm(const GemmKernel& kernel, const Shape2& shape, const Buffer& we
                       .k = shape.k,
                       .panel_end = n_panels(shape.n_rows),
                       .y = y.as<float>(),
-                      .y_stride_elems = shape.n_rows};
+                      .y_stride_elems = shape.n_rows,
+                      .scratch = scratch.data()};
   const double ops = 2.0 * static_cast<double>(shape.n_rows * shape.k * shape.n_cols);
   const int n = std::max(1, static_cast<int>(1e9 / ops));
   return seconds_of([&] {
@@ -233,9 +243,67 @@ void bench_kernel(const GemmKernel& kernel, int reps, const Buffer& stream, Buff
              2.0 * static_cast<double>(one.n_rows * k) / m.seconds * 1e-9);
 }
 
+// ---- Several threads ----
+
+// Median over the runs of the slowest thread's seconds; work(thread, run) starts together on all threads.
+double seconds_of_threads(int n_threads, int n_runs, const std::function<void(int, int)>& work) {
+  std::barrier start(n_threads);
+  std::vector<std::vector<double>> seconds(static_cast<size_t>(n_threads));
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < n_threads; ++i)
+    threads.emplace_back([&, i] {
+      for (int run = 0; run < n_runs; ++run) {
+        start.arrive_and_wait();
+        seconds[static_cast<size_t>(i)].push_back(seconds_of([&] { work(i, run); }));
+      }
+    });
+  threads.clear();
+  std::vector<double> slowest(static_cast<size_t>(n_runs));
+  for (size_t run = 0; run < slowest.size(); ++run)
+    for (const auto& s : seconds) slowest[run] = std::max(slowest[run], s[run]);
+  return median(slowest);
+}
+
+void bench_threads(const GemmKernel& kernel, int n_threads, int reps, const Buffer& stream, Buffer& weights) {
+  const Shape2 shape{4096, 14336, 1};
+  const auto n_bytes = static_cast<size_t>(packed_bytes(kernel.dtype, shape.n_rows, shape.k));
+  const int n_copies = static_cast<int>(std::max<size_t>(1, weights.size() / n_bytes));
+  for (int i = 0; i < n_copies && n_bytes <= weights.size(); ++i)
+    fill_weights(kernel.dtype, shape.n_rows, shape.k, weights.data() + static_cast<size_t>(i) * n_bytes);
+  Buffer columns = *Buffer::allocate(static_cast<size_t>(activation_bytes(kernel.activation, 1, shape.k)));
+  const std::vector<float> x(static_cast<size_t>(shape.k), 1.0f);
+  pack_activations(kernel.activation, kernel.isa, {x.data(), shape.k, 1, shape.k, 0, 1, columns.data()});
+  Buffer y = *Buffer::allocate(static_cast<size_t>(shape.n_rows) * sizeof(float));
+  std::vector<Buffer> scratch;
+  for (int i = 0; i < n_threads; ++i) scratch.push_back(scratch_for(kernel, shape.k));
+  const auto part = [&](int64_t n, int i) { return n * i / n_threads; };
+  static volatile uint64_t sink;
+  const double read = seconds_of_threads(n_threads, reps, [&](int i, int) {
+    const auto all = static_cast<int64_t>(stream.size() / 64);
+    sink = read_part({stream.data() + 64 * part(all, i), static_cast<size_t>(64 * (part(all, i + 1) - part(all, i)))});
+    (void)sink;
+  });
+  const double seconds = seconds_of_threads(n_threads, reps * n_copies, [&](int i, int run) {
+    gemm(kernel, kernel.dtype,
+         {.weights = weights.data() + static_cast<size_t>(run % n_copies) * n_bytes,
+          .activations = columns.data(),
+          .n_rows = shape.n_rows,
+          .n_cols = 1,
+          .k = shape.k,
+          .panel_begin = part(n_panels(shape.n_rows), i),
+          .panel_end = part(n_panels(shape.n_rows), i + 1),
+          .y = y.as<float>(),
+          .y_stride_elems = shape.n_rows,
+          .scratch = scratch[static_cast<size_t>(i)].data()});
+  });
+  const double limit = static_cast<double>(stream.size()) / read, rate = static_cast<double>(n_bytes) / seconds;
+  fmt::print("{:<28} {:7.3f} ms {:6.1f} GB/s {:4.2f} of a read loop\n", kernel.name, seconds * 1e3, rate * 1e-9,
+             rate / limit);
+}
+
 int bench(int argc, char** argv) {
   Isa isa = best_isa();
-  int reps = 7;
+  int reps = 7, n_threads = 1;
   std::string type;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
@@ -245,17 +313,21 @@ int bench(int argc, char** argv) {
       type = argv[i + 1];
     else if (flag == "--reps")
       reps = std::max(1, std::atoi(argv[i + 1]));
+    else if (flag == "--threads")
+      n_threads = std::clamp(std::atoi(argv[i + 1]), 1, 64);
     else
       return fmt::print(stderr, "unknown flag or value: {} {}\n", flag, argv[i + 1]), 2;
   }
   if (!isa_available(isa)) return fmt::print(stderr, "{} is not available here\n", isa_name(isa)), 2;
   Buffer stream = *Buffer::allocate(kStreamBytes), weights = *Buffer::allocate(kStreamBytes);
   std::memset(stream.data(), 1, stream.size());
-  fmt::print("{:<28} {:<14}{:<14}{:<14}{}\n", "kernel", "N=8 GOPS share", " 1536x768x512", " 768x1536x512",
-             " N=1 GB/s share  GOPS");
+  if (n_threads == 1)
+    fmt::print("{:<28} {:<14}{:<14}{:<14}{}\n", "kernel", "N=8 GOPS share", " 1536x768x512", " 768x1536x512",
+               " N=1 GB/s share  GOPS");
   for (const GemmKernel& kernel : gemm_kernels())
     if (kernel.isa == isa && (type.empty() || find_dtype(type) == &dtype_row(kernel.dtype)))
-      bench_kernel(kernel, reps, stream, weights);
+      n_threads == 1 ? bench_kernel(kernel, reps, stream, weights)
+                     : bench_threads(kernel, n_threads, reps, stream, weights);
   return 0;
 }
 

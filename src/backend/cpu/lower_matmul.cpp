@@ -79,7 +79,8 @@ MatmulStep& add_matmul(Lowering& l, const ir::Node& node, ir::ValueId result) {
   const CpuWeight& weight = l.weights.at(l.value(node.inputs[0]).name);
   const GemmKernel& kernel = select_gemm_kernel(weight.dtype, l.activations, l.isa);
   const Ref packed = l.pack(node.inputs[1], kernel.activation);
-  const std::string_view note = is_raw(weight.dtype) ? "no kernel for this type: rows are decoded to f32 while running"
+  const std::string_view note = !has_kernels(weight.dtype)
+                                    ? "no kernel for this type: rows are decoded to f32 while running"
                                 : kernel.isa != best_isa() ? "a slower instruction set than this machine's best"
                                                            : "";
   MatmulStep& step = l.add<MatmulStep>(kernel.name, note);

@@ -23,7 +23,7 @@ const ScaleOffsets& scale_offsets(DType dtype) {
       {DType::iq4_nl, {0}, 0},  {DType::q2_k, {80, 82}, 15}, {DType::tq2_0, {64}, 0},   {DType::q2_0, {0}, 0},
       {DType::iq4_xs, {0}, 0},  {DType::q3_k, {108}, 0},     {DType::tq1_0, {52}, 0},   {DType::q1_0, {0}, 0},
       {DType::iq2_xxs, {0}, 0}, {DType::iq2_xs, {0}, 0},     {DType::iq2_s, {0}, 0},    {DType::iq3_xxs, {0}, 0},
-      {DType::iq3_s, {0}, 0},   {DType::iq1_s, {0}, 0},
+      {DType::iq3_s, {0}, 0},   {DType::iq1_s, {0}, 0},      {DType::q8_1, {0, 2}, 0},
   };
   for (const ScaleOffsets& row : kRows)
     if (row.dtype == dtype) return row;
@@ -70,6 +70,13 @@ Matrix make_matrix(DType dtype, int64_t n_rows, int64_t k, uint32_t seed, Fill f
     for (int offset : scale_offsets(dtype).f16) {
       const uint16_t h = f32_to_f16(scale(random) * (random() % 2 ? 1.0f : -1.0f));
       std::memcpy(&m.rows[at + static_cast<size_t>(offset)], &h, 2);
+    }
+    if (dtype == DType::iq1_m) {  // the f16 is spread over the top nibbles of four words
+      const uint16_t h = f32_to_f16(scale(random));
+      for (size_t i = 0; i < 4; ++i) {
+        std::byte& high = m.rows[at + 49 + 2 * i];
+        high = (high & std::byte{15}) | static_cast<std::byte>(((h >> (4 * i)) & 15) << 4);
+      }
     }
     if (dtype == DType::mxfp4) m.rows[at] = static_cast<std::byte>(110 + random() % 20);  // an exponent
   }

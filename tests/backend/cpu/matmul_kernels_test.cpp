@@ -109,6 +109,7 @@ TEST_P(MatmulKernels, PanelRangesWriteOnlyTheirRows) {
   const std::vector<float> whole = run(GetParam(), m, weights, columns, n_cols);
   for (int64_t split = 0; split <= n_panels(n_rows); ++split) {
     std::vector<float> y(whole.size(), -1.0f);
+    AlignedBytes scratch(gemm_scratch_bytes(dtype, k, false));
     GemmTask task{.weights = weights.data(),
                   .activations = columns.data(),
                   .n_rows = n_rows,
@@ -117,7 +118,8 @@ TEST_P(MatmulKernels, PanelRangesWriteOnlyTheirRows) {
                   .panel_begin = 0,
                   .panel_end = split,
                   .y = y.data(),
-                  .y_stride_elems = n_rows};
+                  .y_stride_elems = n_rows,
+                  .scratch = scratch.data()};
     gemm(GetParam(), dtype, task);
     for (size_t i = 0; i < y.size(); ++i)
       ASSERT_EQ(y[i], static_cast<int64_t>(i) % n_rows < 16 * split ? whole[i] : -1.0f);
@@ -138,6 +140,7 @@ TEST_P(MatmulKernels, EpiloguesEqualScalar) {
   const AlignedBytes columns =
       pack_columns(GetParam().activation, Isa::scalar, random_floats(static_cast<size_t>(n_cols * k), 37), n_cols, k);
   const std::vector<float> bias = random_floats(n_rows, 1), up_bias = random_floats(n_rows, 2);
+  AlignedBytes scratch(gemm_scratch_bytes(dtype, k, true));
   for (bool with_up : {false, true})
     for (GemmGlu glu : {GemmGlu::reglu, GemmGlu::swiglu, GemmGlu::geglu, GemmGlu::geglu_quick}) {
       std::vector<float> y[2];
@@ -161,7 +164,8 @@ TEST_P(MatmulKernels, EpiloguesEqualScalar) {
               .panel_end = n_panels(n_rows),
               .epilogue = epilogue,
               .y = y[i].data(),
-              .y_stride_elems = n_rows});
+              .y_stride_elems = n_rows,
+              .scratch = scratch.data()});
       }
       ASSERT_TRUE(same_bits(y[0], y[1]));
     }
@@ -239,9 +243,9 @@ TEST(MatmulEpilogue, ActivationsFollowTheirFormulas) {
 
 // Types without kernels of their own: decoded panel by panel.
 TEST(MatmulRaw, DecodedTypesAgreeWithReference) {
-  for (DType dtype : {DType::iq2_xxs, DType::iq3_s, DType::iq1_s}) {
+  for (DType dtype : {DType::q8_1}) {
     SCOPED_TRACE(dtype_name(dtype));
-    ASSERT_TRUE(is_raw(dtype));
+    ASSERT_TRUE(is_raw(dtype) && !has_kernels(dtype));
     const int64_t k = 512, n_cols = 9;
     const Matrix m = make_matrix(dtype, 37, k, 43);
     const AlignedBytes weights = pack(m);
@@ -259,15 +263,15 @@ TEST(MatmulRaw, DecodedTypesAgreeWithReference) {
 
 TEST(MatmulRaw, GluDecodesBothMatrices) {
   const int64_t k = 256, n_rows = 20, n_cols = 2;
-  const Matrix gate = make_matrix(DType::iq3_s, n_rows, k, 1), up = make_matrix(DType::iq3_s, n_rows, k, 2);
+  const Matrix gate = make_matrix(DType::q8_1, n_rows, k, 1), up = make_matrix(DType::q8_1, n_rows, k, 2);
   const AlignedBytes g = pack(gate), u = pack(up);
   const AlignedBytes columns =
       pack_columns(ActivationKind::f32, Isa::scalar, random_floats(static_cast<size_t>(n_cols * k), 3), n_cols, k);
-  const GemmKernel& kernel = select_gemm_kernel(DType::iq3_s, ActivationKind::int16, best_isa());
+  const GemmKernel& kernel = select_gemm_kernel(DType::q8_1, ActivationKind::int16, best_isa());
   const std::vector<float> gates = run(kernel, gate, g, columns, n_cols), ups = run(kernel, up, u, columns, n_cols);
   std::vector<float> y(gates.size());
-  AlignedBytes scratch(gemm_scratch_bytes(DType::iq3_s, k, true));
-  gemm(kernel, DType::iq3_s,
+  AlignedBytes scratch(gemm_scratch_bytes(DType::q8_1, k, true));
+  gemm(kernel, DType::q8_1,
        {.weights = g.data(),
         .up = u.data(),
         .activations = columns.data(),
@@ -291,6 +295,28 @@ TEST(MatmulPack, PanelRangesEqualTheWhole) {
       pack_weights(format.dtype, {m.rows.data(), m.row_bytes(), m.n_rows, m.k, p, p + 1, parts.data()});
     EXPECT_EQ(std::memcmp(whole.data(), parts.data(), whole.size()), 0) << dtype_name(format.dtype);
   }
+}
+
+// Every type that a model's matrices can have is multiplied as integers.
+TEST(MatmulSelect, EveryQuantizedTypeHasKernels) {
+  for (const DTypeRow& row : kDTypes)
+    if (is_quantized(row.id) && row.id != DType::q8_1 && row.id != DType::q8_k) {
+      EXPECT_TRUE(has_kernels(row.id)) << row.name;
+      EXPECT_EQ(activation_kind(row.id, ActivationKind::int16), ActivationKind::int16) << row.name;
+    }
+}
+
+// The two exponents that stand for subnormal scales (2^-128 and 2^-127 of the doubled codes).
+TEST(MatmulTable, SmallestScalesOfMxfp4) {
+  const int64_t k = 64, n_rows = 16;
+  Matrix m = make_matrix(DType::mxfp4, n_rows, k, 3);
+  for (size_t i = 0; i < m.rows.size(); i += 17) m.rows[i] = static_cast<std::byte>(i / 17 % 3);
+  std::vector<float> x = random_floats(static_cast<size_t>(k), 5, 1e30f);
+  const AlignedBytes columns = pack_columns(ActivationKind::int16, Isa::scalar, x, 1, k);
+  for (const GemmKernel& kernel : runnable_kernels())
+    if (kernel.dtype == DType::mxfp4 && kernel.activation == ActivationKind::int16)
+      expect_close(run(kernel, m, pack(m), columns, 1),
+                   reference(m, unpack_columns(ActivationKind::int16, columns, 1, k), 1), m, ActivationKind::int16);
 }
 
 TEST(MatmulSelect, ForcedInstructionSetOrScalar) {

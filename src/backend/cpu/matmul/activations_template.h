@@ -25,12 +25,16 @@ struct GroupScale {
   float inverse;  // codes = round(x * inverse)
 };
 
+// Smaller groups are zero: the scale of a group times that of any weight must be a normal number even after division by
+// 64 (tile_low_bits.h), 2^-80 / 16256 * 2^-24 / 64 > 2^-126.
+constexpr float kSmallestMax = 0x1p-80f;
+
 // From the bits of max|x| (see pack_activations).
 inline GroupScale group_scale(int32_t max_bits, float max_code) {
   float max_abs;
   std::memcpy(&max_abs, &max_bits, sizeof max_abs);
   if (max_bits >= 0x7F800000) return {max_abs - max_abs, 0.0f};  // NaN
-  if (max_abs < 0x1p-110f) return {0.0f, 0.0f};
+  if (max_abs < kSmallestMax) return {0.0f, 0.0f};
   return {max_abs / max_code, max_code / max_abs};
 }
 

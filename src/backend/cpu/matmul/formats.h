@@ -129,14 +129,17 @@ inline constexpr auto kPackedFormats = std::to_array<PackedFormat>({
     {DType::q6_k, true, 256, 3392, pack_q6_k},
     // V[0..3], d; bit q of V[b] = quad q of run b of 32
     {DType::q1_0, true, 128, 288, pack_q1_0},
-    // d, d; V[0..3], V[0..3]; field q (two bits) of V[t] = quad 4t + q of 64
+    // d, d; V[0..7]: field p (two bits) of V[t] = elements 32p + 4t.. of 128
     {DType::q2_0, true, 128, 576, pack_q2_0},
-    // 4 runs of 64 as in Q2_0, then d. TQ1_0 becomes TQ2_0: 1.22 times its size in the file
+    // V[0..7], V[0..7] as in Q2_0, d. TQ1_0 becomes TQ2_0: 1.22 times its size in the file
     {DType::tq1_0, true, 256, 1056, pack_tq1_0},
     {DType::tq2_0, true, 256, 1056, pack_tq2_0},
-    // 4 vectors of scale (low nibble) and min: byte i of dword r of vector v: group 4v + i; d, dmin; 4 runs of 64
+    // 4 vectors of scale (low nibble) and min: byte i of dword r of vector v: group 4v + i of 16; d, dmin; 4 runs of
+    // 64:
+    // V[0..3], field q of V[t] = elements 16t + 4q..
     {DType::q2_k, true, 256, 1344, pack_q2_k},
-    // 3 vectors of scales as in the file, the top bit of each flipped; 4 runs of 64: H (first 32), H (rest), V[0..3]; d
+    // 3 vectors of scales as in the file, the top bit of each flipped; 4 runs of 64: H (first 32), H (rest), V[0..3] as
+    // in Q2_K; d
     {DType::q3_k, true, 256, 1760, pack_q3_k},
     // 4 x 16 E8M0 scales; 4 x V[0..3] as in Q4_0
     {DType::mxfp4, true, 128, 1088, pack_mxfp4},
@@ -151,18 +154,58 @@ inline constexpr auto kPackedFormats = std::to_array<PackedFormat>({
     {DType::f32, false, 1, 64, pack_f32},   // [k][16]
 });
 
-// Row of a type, or null: such a type is "raw". Its packed form is the file's rows themselves (no copy needed), its
-// activations are f32, and gemm() decodes 16 rows at a time into scratch for the F32 kernel.
-constexpr const PackedFormat* find_packed_format(DType dtype) {
-  for (const PackedFormat& f : kPackedFormats)
+// Expands up to 16 file rows of k weights into one panel of chunks of 32: `scales` x 16 f32, V[0..7], each byte
+// 128 + code. Rows past n_rows have zero scales.
+struct ExpandTask {
+  const std::byte* rows = nullptr;
+  int64_t row_bytes = 0;
+  int64_t n_rows = 0, k = 0;
+  std::byte* out = nullptr;
+};
+
+void expand_iq2_xxs(const ExpandTask& task);
+void expand_iq2_xs(const ExpandTask& task);
+void expand_iq2_s(const ExpandTask& task);
+void expand_iq3_xxs(const ExpandTask& task);
+void expand_iq3_s(const ExpandTask& task);
+void expand_iq1_s(const ExpandTask& task);
+void expand_iq1_m(const ExpandTask& task);
+
+// Codebook types stay as they are in the file (packed codes would be 1.3 to 5 times as large): gemm() expands some
+// panels at a time into scratch, for all columns.
+struct ExpandedFormat {
+  DType dtype;
+  int scales;  // per 32 codes: 1 or 2
+  void (*expand)(const ExpandTask& task);
+};
+inline constexpr auto kExpandedFormats = std::to_array<ExpandedFormat>({
+    {DType::iq2_xxs, 1, expand_iq2_xxs},
+    {DType::iq2_xs, 2, expand_iq2_xs},
+    {DType::iq2_s, 2, expand_iq2_s},
+    {DType::iq3_xxs, 1, expand_iq3_xxs},
+    {DType::iq3_s, 1, expand_iq3_s},
+    {DType::iq1_s, 1, expand_iq1_s},
+    {DType::iq1_m, 2, expand_iq1_m},
+});
+constexpr PackedFormat expanded_chunks(int scales) { return {DType::i8, true, 32, 64 * scales + 512, nullptr}; }
+
+template <class Row, size_t n>
+constexpr const Row* find_format(const std::array<Row, n>& rows, DType dtype) {
+  for (const Row& f : rows)
     if (f.dtype == dtype) return &f;
   return nullptr;
 }
+constexpr const PackedFormat* find_packed_format(DType dtype) { return find_format(kPackedFormats, dtype); }
+constexpr const ExpandedFormat* find_expanded_format(DType dtype) { return find_format(kExpandedFormats, dtype); }
+
+// A raw type's packed form is the file's rows themselves (no copy needed). Raw types without an expanded form have no
+// kernels: their activations are f32, and gemm() decodes 16 rows at a time into scratch for the F32 kernel.
 constexpr bool is_raw(DType dtype) { return find_packed_format(dtype) == nullptr; }
+constexpr bool has_kernels(DType dtype) { return !is_raw(dtype) || find_expanded_format(dtype) != nullptr; }
 
 // What multiplications with weights of this type read when the user wants `integer` (int8 or int16) activations.
 constexpr ActivationKind activation_kind(DType dtype, ActivationKind integer) {
-  return !is_raw(dtype) && find_packed_format(dtype)->integer ? integer : ActivationKind::f32;
+  return has_kernels(dtype) && (is_raw(dtype) || find_packed_format(dtype)->integer) ? integer : ActivationKind::f32;
 }
 constexpr int64_t n_panels(int64_t n_rows) { return (n_rows + kPanelRows - 1) / kPanelRows; }
 constexpr int64_t packed_chunks(const PackedFormat& f, int64_t k) { return (k + f.chunk_k - 1) / f.chunk_k; }
@@ -172,6 +215,10 @@ constexpr int64_t packed_panel_bytes(const PackedFormat& f, int64_t k) { return 
 constexpr int64_t packed_bytes(DType dtype, int64_t n_rows, int64_t k) {
   if (is_raw(dtype)) return n_rows * static_cast<int64_t>(dtype_bytes(dtype, static_cast<uint64_t>(k)));
   return n_panels(n_rows) * packed_panel_bytes(*find_packed_format(dtype), k);
+}
+// Of a panel in scratch.
+constexpr int64_t expanded_panel_bytes(const ExpandedFormat& f, int64_t k) {
+  return packed_panel_bytes(expanded_chunks(f.scales), k);
 }
 // Packs by the type's row; raw types copy the rows.
 void pack_weights(DType dtype, const PackWeightsTask& task);

@@ -9,7 +9,7 @@
 namespace tokamak::cpu {
 
 // A family is a group of weight types that share a tile header.
-enum class TileFamily : uint8_t { block32, k, low_bits, table, floating };
+enum class TileFamily : uint8_t { block32, k, low_bits, table, expanded, floating };
 
 struct GemmTile {
   DType dtype;

@@ -18,10 +18,12 @@ inline constexpr auto kFamilies = std::to_array<KernelFamily>({
     {ActivationKind::int8, gemm_tiles<TileFamily::k, ActivationKind::int8, kIsa>},
     {ActivationKind::int8, gemm_tiles<TileFamily::low_bits, ActivationKind::int8, kIsa>},
     {ActivationKind::int8, gemm_tiles<TileFamily::table, ActivationKind::int8, kIsa>},
+    {ActivationKind::int8, gemm_tiles<TileFamily::expanded, ActivationKind::int8, kIsa>},
     {ActivationKind::int16, gemm_tiles<TileFamily::block32, ActivationKind::int16, kIsa>},
     {ActivationKind::int16, gemm_tiles<TileFamily::k, ActivationKind::int16, kIsa>},
     {ActivationKind::int16, gemm_tiles<TileFamily::low_bits, ActivationKind::int16, kIsa>},
     {ActivationKind::int16, gemm_tiles<TileFamily::table, ActivationKind::int16, kIsa>},
+    {ActivationKind::int16, gemm_tiles<TileFamily::expanded, ActivationKind::int16, kIsa>},
     {ActivationKind::f32, gemm_tiles<TileFamily::floating, ActivationKind::f32, kIsa>},
 });
 

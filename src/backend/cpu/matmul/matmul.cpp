@@ -51,21 +51,21 @@ void decode_panel(DType dtype, const std::byte* rows, const GemmTask& t, int64_t
   }
 }
 
-// The task of panel p alone, on decoded f32 weights.
-GemmTask one_panel_task(const GemmTask& t, int64_t p, const RawScratch& scratch) {
-  const int64_t row = p * kPanelRows;
-  GemmTask one = t;
-  one.weights = reinterpret_cast<const std::byte*>(scratch.panel);
-  if (t.up != nullptr) one.up = reinterpret_cast<const std::byte*>(scratch.up_panel);
-  one.n_rows = t.n_rows - row;
-  one.panel_begin = 0;
-  one.panel_end = 1;
-  one.y += row;
-  Epilogue& e = one.epilogue;
+// The task of panels [begin, end) alone, on weights in scratch.
+GemmTask task_of_panels(const GemmTask& t, int64_t begin, int64_t end, const void* weights, const void* up) {
+  const int64_t row = begin * kPanelRows;
+  GemmTask part = t;
+  part.weights = static_cast<const std::byte*>(weights);
+  if (t.up != nullptr) part.up = static_cast<const std::byte*>(up);
+  part.n_rows = t.n_rows - row;
+  part.panel_begin = 0;
+  part.panel_end = end - begin;
+  part.y += row;
+  Epilogue& e = part.epilogue;
   if (e.bias != nullptr) e.bias += row;
   if (e.up_bias != nullptr) e.up_bias += row;
   if (e.residual != nullptr) e.residual += row;
-  return one;
+  return part;
 }
 
 void gemm_raw(const GemmKernel& kernel, DType dtype, const GemmTask& t) {
@@ -74,7 +74,34 @@ void gemm_raw(const GemmKernel& kernel, DType dtype, const GemmTask& t) {
   for (int64_t p = t.panel_begin; p < t.panel_end; ++p) {
     decode_panel(dtype, t.weights, t, p, scratch.row, scratch.panel);
     if (t.up != nullptr) decode_panel(dtype, t.up, t, p, scratch.row, scratch.up_panel);
-    kernel.run(one_panel_task(t, p, scratch));
+    kernel.run(task_of_panels(t, p, p + 1, scratch.panel, scratch.up_panel));
+  }
+}
+
+// Panels of one matrix that are expanded together: they share an activation panel while it is in the level-1 cache,
+// and all of them stay in the level-2 cache.
+int64_t expanded_panels(const ExpandedFormat& format, int64_t k) {
+  constexpr int64_t kGroupBytes = 256 << 10;
+  return std::max<int64_t>(1, kGroupBytes / std::max<int64_t>(1, expanded_panel_bytes(format, k)));
+}
+
+void expand_panels(const ExpandedFormat& format, const std::byte* rows, const GemmTask& t, int64_t begin, int64_t end,
+                   std::byte* out) {
+  const auto row_bytes = static_cast<int64_t>(dtype_bytes(format.dtype, static_cast<uint64_t>(t.k)));
+  for (int64_t p = begin; p < end; ++p, out += expanded_panel_bytes(format, t.k))
+    format.expand({rows + p * kPanelRows * row_bytes, row_bytes,
+                   std::min<int64_t>(kPanelRows, t.n_rows - p * kPanelRows), t.k, out});
+}
+
+void gemm_expanded(const GemmKernel& kernel, const ExpandedFormat& format, const GemmTask& t) {
+  CHECK(t.scratch != nullptr, kernel.name);
+  const int64_t group = expanded_panels(format, t.k);
+  std::byte *panels = t.scratch, *up_panels = t.scratch + group * expanded_panel_bytes(format, t.k);
+  for (int64_t begin = t.panel_begin; begin < t.panel_end; begin += group) {
+    const int64_t end = std::min(t.panel_end, begin + group);
+    expand_panels(format, t.weights, t, begin, end, panels);
+    if (t.up != nullptr) expand_panels(format, t.up, t, begin, end, up_panels);
+    kernel.run(task_of_panels(t, begin, end, panels, up_panels));
   }
 }
 
@@ -127,7 +154,7 @@ std::span<const GemmKernel> gemm_kernels() {
 
 const GemmKernel& select_gemm_kernel(DType dtype, ActivationKind integer, Isa isa) {
   CHECK(isa_available(isa), isa_name(isa));
-  const DType packed = is_raw(dtype) ? DType::f32 : dtype;
+  const DType packed = has_kernels(dtype) ? dtype : DType::f32;
   const ActivationKind activation = activation_kind(packed, integer);
   for (const GemmKernel& row : gemm_kernels())
     if (row.dtype == packed && row.activation == activation && (row.isa == isa || row.isa == Isa::scalar)) return row;
@@ -136,14 +163,18 @@ const GemmKernel& select_gemm_kernel(DType dtype, ActivationKind integer, Isa is
 }
 
 size_t gemm_scratch_bytes(DType dtype, int64_t k, bool with_up) {
-  return is_raw(dtype) ? static_cast<size_t>(align64(4 * k) + 64 * k * (with_up ? 2 : 1)) : 0;
+  const int64_t n = with_up ? 2 : 1;
+  if (const ExpandedFormat* format = find_expanded_format(dtype))
+    return static_cast<size_t>(n * expanded_panels(*format, k) * expanded_panel_bytes(*format, k));
+  return is_raw(dtype) ? static_cast<size_t>(align64(4 * k) + 64 * k * n) : 0;
 }
 
 void gemm(const GemmKernel& kernel, DType dtype, const GemmTask& t) {
   CHECK(t.panel_begin >= 0 && t.panel_end <= n_panels(t.n_rows), t.panel_begin, t.panel_end, t.n_rows);
   CHECK(t.k % dtype_row(dtype).block_elems == 0, t.k, dtype_name(dtype));
-  if (is_raw(dtype)) return gemm_raw(kernel, dtype, t);
+  if (!has_kernels(dtype)) return gemm_raw(kernel, dtype, t);
   CHECK(kernel.dtype == dtype, kernel.name, dtype_name(dtype));
+  if (const ExpandedFormat* format = find_expanded_format(dtype)) return gemm_expanded(kernel, *format, t);
   kernel.run(t);
 }
 

@@ -35,7 +35,7 @@ struct PackActivationsTask {
 };
 
 // Integer kinds: per group of 32 d = max|x| / m, code = round-to-nearest-even(x * (m / max|x|)) with m = max_code of
-// the kind. A group whose maximum is below 2^-110 becomes zero; one that holds an infinity or NaN becomes NaN as a
+// the kind. A group whose maximum is below 2^-80 becomes zero; one that holds an infinity or NaN becomes NaN as a
 // whole. Same bytes on every instruction set. k must be a multiple of the kind's group_elems.
 void pack_activations(ActivationKind kind, Isa isa, const PackActivationsTask& task);
 
@@ -84,7 +84,7 @@ std::span<const GemmKernel> gemm_kernels();
 // activations that `isa` can run: its own row, else scalar. The machine must have `isa`.
 const GemmKernel& select_gemm_kernel(DType dtype, ActivationKind integer, Isa isa);
 
-// 0 for types with kernels of their own; otherwise room for decoded rows of one panel (two with GLU).
+// Room for the expanded or decoded rows of some panels (twice with GLU); 0 for types that are packed.
 size_t gemm_scratch_bytes(DType dtype, int64_t k, bool with_up);
 
 // Runs `kernel` on weights of type `dtype`. Cannot fail: the graph has checked the shapes. Threads: any number, on

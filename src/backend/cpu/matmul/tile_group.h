@@ -32,15 +32,47 @@ struct Group {
   int32_t i32(GroupArray array, int c) const { return load_scalar<int32_t>(place(array, c)); }
 };
 
-// Which start value the code offset of a weight type needs.
-enum class Start { none, minus8, minus16, minus128, minus32_first, minus32_second };
+// Which start value the code offset of a weight type needs: minus that times the sum of a group or of its halves.
+enum class Start {
+  none,
+  minus1,
+  minus4,
+  minus8,
+  minus16,
+  minus64,
+  minus128,
+  minus32_first,
+  minus32_second,
+  minus128_first,
+  minus128_second
+};
 
 template <Start kStart, class V, int NC, int kTerms>
 [[gnu::always_inline]] inline int32_t start_value(const Group<V, NC, kTerms>& a, int c) {
-  if constexpr (kStart == Start::none) return 0;
-  constexpr GroupArray kArrays[] = {GroupArray::d,          GroupArray::minus8_s,   GroupArray::minus16_s,
-                                    GroupArray::minus128_s, GroupArray::minus32_s0, GroupArray::minus32_s1};
-  return a.i32(kArrays[static_cast<int>(kStart)], c);
+  switch (kStart) {
+    case Start::none:
+      return 0;
+    case Start::minus1:
+      return a.i32(GroupArray::minus8_s, c) >> 3;
+    case Start::minus4:
+      return a.i32(GroupArray::minus8_s, c) >> 1;
+    case Start::minus8:
+      return a.i32(GroupArray::minus8_s, c);
+    case Start::minus16:
+      return a.i32(GroupArray::minus16_s, c);
+    case Start::minus64:
+      return a.i32(GroupArray::minus128_s, c) >> 1;
+    case Start::minus128:
+      return a.i32(GroupArray::minus128_s, c);
+    case Start::minus32_first:
+      return a.i32(GroupArray::minus32_s0, c);
+    case Start::minus32_second:
+      return a.i32(GroupArray::minus32_s1, c);
+    case Start::minus128_first:
+      return a.i32(GroupArray::minus32_s0, c) * 4;
+    case Start::minus128_second:
+      return a.i32(GroupArray::minus32_s1, c) * 4;
+  }
 }
 
 // Integer sums of 16 rows with NC columns. The start value belongs to the low term (it is a multiple of the whole

@@ -1,10 +1,11 @@
 // 16 rows x NC columns of the types with codes of one to three bits: Q1_0, Q2_0, TQ1_0, TQ2_0, Q2_K, Q3_K.
-// Layouts: formats.h. Codes with an offset are shifted left by three, so that it becomes one of the start values:
-//   8 (q - 1) = 8 q - 8,  8 (2 q - 1) = 16 q - 8,  8 (q - 4) = 8 q - 32;  the scale is d / 8.
-// Groups of 32 in ascending k:
+// Layouts: formats.h. Codes that carry an offset are multiplied by a power of two that makes it one of the start
+// values,
+//   8 (q - 1) = 8 q - 8,  8 (2 q - 1) = 16 q - 8,  8 (q - 4) = 8 q - 32,
+// and their scale is divided by it: all of that is exact. Groups of 32 in ascending k:
 //   Q1_0, Q2_0, TQ1_0, TQ2_0  f = fma(sum, dw * da, f)
 //   Q3_K                      t = sum_0 * (d * sc_0);  t = fma(sum_1, d * sc_1, t);  f = fma(t, da, f)
-//   Q2_K                      the same, then  f = fnma(dmin * m_0, da * sum(a_0), f);  f = fnma(dmin * m_1, ..., f)
+//   Q2_K                      the same, then  f = fma(-dmin * m_0, da * sum(a_0), f);  f = fma(-dmin * m_1, ..., f)
 #pragma once
 
 #include "backend/cpu/matmul/gemm_template.h"
@@ -22,26 +23,33 @@ template <class V, int kFrom, int kTo, uint8_t kMask>
     return V::template mask<kMask>(V::template shl<kTo - kFrom>(x));
 }
 
-// The 16 two-bit codes of one vector: field q of each byte is quad q. Codes are multiplied by 2^kShift.
-template <class V, int kShift, class S, class G>
-[[gnu::always_inline]] inline void add_two_bit(S& s, const std::byte* w, const G& a, int first) {
-  constexpr uint8_t kMask = 3 << kShift;
-  const auto x = V::load_codes(w);
-  s.add(move_bits<V, 0, kShift, kMask>(x), move_bits<V, 2, kShift, kMask>(x), a, first, first + 4);
-  s.add(move_bits<V, 4, kShift, kMask>(x), move_bits<V, 6, kShift, kMask>(x), a, first + 8, first + 12);
+// To which bit a tile moves field p (bits 2p, 2p + 1) of the codes. Any place gives the same f32 result. Where any byte
+// is a good operand, codes may stay in their place; but for many columns the start values must be ready in memory.
+template <class V, int NC>
+constexpr int two_bit_place(int p) {
+  if (!V::kDotsAnyByte) return 2;
+  return NC <= 2 ? 2 * p : p == 2 ? 4 : 3;
 }
+constexpr Start two_bit_start(int place) {
+  constexpr Start kStarts[] = {Start::minus1,  Start::none, Start::minus4, Start::minus8,
+                               Start::minus16, Start::none, Start::minus64};
+  return kStarts[place];
+}
+constexpr float two_bit_unit(int place) { return 1.0f / static_cast<float>(1 << place); }
 
-// A run of 64 codes of two bits: V[0..3].
-template <class V, int NC, int kTerms>
-[[gnu::always_inline]] inline void two_bit_run(const std::byte* w, const typename V::F& dw,
-                                               const Group<V, NC, kTerms>& a, typename V::F (&f)[NC]) {
-  for_each_index<2>([&](auto g) __attribute__((always_inline)) {
-    const auto group = a.ahead(g);
-    Sums<V, 5, Start::minus8, NC, kTerms> s(group);
-    add_two_bit<V, 3>(s, w + 128 * g, group, 0);
-    add_two_bit<V, 3>(s, w + 128 * g + 64, group, 16);
-    add_scaled(f, s, dw, group);
-  });
+// Group p of a run of 128 codes of two bits: field p of V[0..7].
+template <class V, int p, int NC, int kTerms>
+[[gnu::always_inline]] inline void two_bit_group(const std::byte* w, const typename V::F& dw,
+                                                 const Group<V, NC, kTerms>& a, typename V::F (&f)[NC]) {
+  constexpr int kPlace = two_bit_place<V, NC>(p);
+  Sums<V, 4, two_bit_start(kPlace), NC, kTerms> s(a);
+  const std::byte* v = NC <= 2 ? w : opaque(w);  // many columns leave no registers to keep vectors for the next group
+  constexpr uint8_t kMask = 3 << kPlace;
+#pragma GCC unroll 4
+  for (int t = 0; t < 8; t += 2)
+    s.add(move_bits<V, 2 * p, kPlace, kMask>(V::load_codes(v + 64 * t)),
+          move_bits<V, 2 * p, kPlace, kMask>(V::load_codes(v + 64 * t + 64)), a, 4 * t, 4 * t + 4);
+  add_scaled(f, s, V::mul(dw, V::set1(two_bit_unit(kPlace))), a);
 }
 
 template <class V, int kTerms>
@@ -52,11 +60,11 @@ struct TileQ2_0 {
   template <int NC>
   static void run(const std::byte* w, const TileColumns& cols, int64_t n_chunks, typename V::F (&f)[NC]) {
     Group<V, NC, kTerms> a(cols);
-    const auto eighth = V::set1(0.125f);
     for (int64_t i = 0; i < n_chunks; ++i, w += kFormat.chunk_bytes, a.next(4)) {
       prefetch_chunk<NC, kFormat.chunk_bytes>(w);
-      two_bit_run(w + 64, V::mul(V::load_f16(w), eighth), a, f);
-      two_bit_run(w + 320, V::mul(V::load_f16(w + 32), eighth), a.ahead(2), f);
+      for_each_index<4>([&](auto p) __attribute__((always_inline)) {
+        two_bit_group<V, p>(w + 64, V::load_f16(w + p / 2 * 32), a.ahead(p), f);
+      });
     }
   }
 };
@@ -70,11 +78,12 @@ struct TileTernary {
   template <int NC>
   static void run(const std::byte* w, const TileColumns& cols, int64_t n_chunks, typename V::F (&f)[NC]) {
     Group<V, NC, kTerms> a(cols);
-    const auto eighth = V::set1(0.125f);
     for (int64_t i = 0; i < n_chunks; ++i, w += kFormat.chunk_bytes) {
       prefetch_chunk<NC, kFormat.chunk_bytes>(w);
-      const auto dw = V::mul(V::load_f16(w + 1024), eighth);
-      for (int run = 0; run < 4; ++run, a.next(2)) two_bit_run(w + 256 * run, dw, a, f);
+      for (int half = 0; half < 2; ++half, a.next(4))
+        for_each_index<4>([&](auto p) __attribute__((always_inline)) {
+          two_bit_group<V, p>(w + 512 * half, V::load_f16(w + 1024), a.ahead(p), f);
+        });
     }
   }
 };
@@ -107,6 +116,14 @@ struct TileQ1_0 {
   }
 };
 
+// 16 codes of two bits in one vector: field q of each byte is quad q.
+template <class V, class S, class G>
+[[gnu::always_inline]] inline void add_sixteen(S& s, const std::byte* w, const G& a, int first) {
+  const auto x = V::load_codes(w);
+  s.add(move_bits<V, 0, 0, 3>(x), move_bits<V, 2, 0, 3>(x), a, first, first + 4);
+  s.add(move_bits<V, 4, 0, 3>(x), move_bits<V, 6, 0, 3>(x), a, first + 8, first + 12);
+}
+
 template <class V, int kTerms>
 struct TileQ2_K {
   static constexpr const PackedFormat& kFormat = *find_packed_format(DType::q2_k);
@@ -123,8 +140,8 @@ struct TileQ2_K {
       };
       add_halves<V, 4, Start::none, Start::none>(
           f, group, scale(std::integral_constant<int, 2 * g>{}), scale(std::integral_constant<int, 2 * g + 1>{}),
-          [&](auto& s) __attribute__((always_inline)) { add_two_bit<V, 0>(s, w + 128 * g, group, 0); },
-          [&](auto& s) __attribute__((always_inline)) { add_two_bit<V, 0>(s, w + 128 * g + 64, group, 16); });
+          [&](auto& s) __attribute__((always_inline)) { add_sixteen<V>(s, w + 128 * g, group, 0); },
+          [&](auto& s) __attribute__((always_inline)) { add_sixteen<V>(s, w + 128 * g + 64, group, 16); });
       const auto minus_dmin = V::sub(V::zero(), V::load_f16(d + 32));
       add_mins<V>(f, V::mul(minus_dmin, V::to_f32(V::template lane_u8<2 * g>(mins))), GroupArray::d_s0, group);
       add_mins<V>(f, V::mul(minus_dmin, V::to_f32(V::template lane_u8<2 * g + 1>(mins))), GroupArray::d_s1, group);

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/matmul/gemm_template.h"
 #include "backend/cpu/matmul/tile_group.h"
+#include "quant/iq_tables.h"
 
 namespace tokamak::cpu {
 namespace {
@@ -23,11 +24,15 @@ constexpr std::array<uint8_t, 16> e2m1_table() {
   return table;
 }
 alignas(16) constexpr std::array<uint8_t, 16> kE2M1Plus16 = e2m1_table<16>(), kE2M1Plus32 = e2m1_table<32>();
-// The values of IQ4_NL and IQ4_XS (quant/iq_tables.h; a test compares), plus 128.
-alignas(16) constexpr std::array<uint8_t, 16> kIq4Plus128 = {1,   24,  45,  63,  79,  93,  106, 118,
-                                                             129, 141, 153, 166, 181, 197, 217, 241};
+// The values of IQ4_NL and IQ4_XS, plus 128.
+constexpr std::array<uint8_t, 16> iq4_table() {
+  std::array<uint8_t, 16> table{};
+  for (size_t i = 0; i < 16; ++i) table[i] = static_cast<uint8_t>(128 + kIq4Values[i]);
+  return table;
+}
+alignas(16) constexpr std::array<uint8_t, 16> kIq4Plus128 = iq4_table();
 
-// Adds codes 4 at .. 4 at + 3 (low nibbles) and those `kHighAt` further (high nibbles) of n vectors.
+// Adds the codes of kVectors vectors: low nibbles of V[t] = elements first + 4t.., high nibbles kHighAt further.
 template <class V, int kVectors, int kHighAt, class S, class G>
 [[gnu::always_inline]] inline void add_nibbles(S& s, const typename V::B& table, const std::byte* w, const G& a,
                                                int first) {

@@ -12,6 +12,7 @@ namespace {
 
 struct Avx2 {
   static constexpr int kMaxCols = 4;
+  static constexpr bool kDotsAnyByte = false;
   struct F {
     __m256 h[2];
   };

@@ -12,6 +12,7 @@ namespace {
 
 struct Avx512 {
   static constexpr int kMaxCols = 8;
+  static constexpr bool kDotsAnyByte = true;
   using F = __m512;
   using I = __m512i;
   using B = __m512i;

@@ -11,6 +11,7 @@ namespace {
 
 struct Neon {
   static constexpr int kMaxCols = 4;
+  static constexpr bool kDotsAnyByte = false;
   struct F {
     float32x4_t q[4];
   };

@@ -18,6 +18,7 @@ namespace {
 
 struct Scalar {
   static constexpr int kMaxCols = 2;
+  static constexpr bool kDotsAnyByte = false;  // dot2 is exact for codes 0 to 255, whatever kBits
   struct F {
     float v[16];
   };
