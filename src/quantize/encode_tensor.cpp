@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <mutex>
 
 #include "quant/codec.h"
+#include "quantize/plan.h"
 
 namespace tokamak {
 
@@ -58,6 +60,20 @@ int64_t n_matrices(const Shape& shape) {
   int64_t n = 1;
   for (int i = 0; i + 2 < shape.rank(); ++i) n *= shape[i];
   return n;
+}
+
+Result<std::vector<float>> weight_scales(const GgufFile& file, const GgufTensor& weight) {
+  const GgufTensor* scale = file.find_tensor(scale_name_of(weight.name));
+  if (!scale) return std::vector<float>();
+  const int64_t n_mat = n_matrices(weight.shape), n_values = scale->shape.n_elements();
+  if (scale->type != DType::f32 || (n_values != 1 && n_values != n_mat))
+    return Error{.code = ErrorCode::bad_tensor,
+                 .what = fmt::format("must be F32 with 1 or {} values", n_mat),
+                 .where = fmt::format("tensor {}", scale->name)};
+  std::vector<float> values(static_cast<size_t>(n_values));
+  std::memcpy(values.data(), scale->data.data(), scale->data.size());
+  values.resize(static_cast<size_t>(n_mat), values[0]);
+  return values;
 }
 
 struct TensorEncoder::Chunk {

@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "base/thread_pool.h"
-#include "gguf/validate.h"
+#include "gguf/gguf.h"
 #include "gguf/writer.h"
 #include "tensor/dtypes.h"
 
@@ -25,6 +25,10 @@ struct EncodeJob {
 
 // Number of matrices in a tensor: the product of all dimensions but the last two.
 int64_t n_matrices(const Shape& shape);
+
+// What the values of a weight must be multiplied with, from the scale tensor beside it (see scale_name_of): one factor
+// per matrix [n_mat], or nothing without one. Errors: bad_tensor when the scale is not F32 with 1 or n_mat values.
+Result<std::vector<float>> weight_scales(const GgufFile& file, const GgufTensor& weight);
 
 // Not thread-safe: one at a time. Memory: two chunks of 4 million weights and one f32 row per thread, whatever the
 // size of the tensor.

@@ -92,7 +92,7 @@ class Planner {
       TRY(choose(i, planned, plan));
       plan.tensors.push_back(std::move(planned));
     }
-    drop_replaced_scales(plan);
+    if (options_.target_bpw <= 0) drop_replaced_scales(tensors_, plan);
     return plan;
   }
 
@@ -170,15 +170,6 @@ class Planner {
     if (!options_.imatrix->find(tensor.name)) plan.without_importance.push_back(tensor.name);
   }
 
-  // A scale in the source beside a weight that gets a new type is multiplied into the weight.
-  void drop_replaced_scales(Plan& plan) const {
-    std::set<std::string> replaced;
-    for (const PlannedTensor& planned : plan.tensors)
-      if (planned.type != tensors_[planned.source].type && planned.name.ends_with(kWeight))
-        replaced.insert(scale_name_of(planned.name));
-    std::erase_if(plan.tensors, [&](const PlannedTensor& planned) { return replaced.contains(planned.name); });
-  }
-
   std::span<const GgufTensor> tensors_;
   MixModel model_;
   const QuantizeOptions& options_;
@@ -186,6 +177,7 @@ class Planner {
   std::set<int64_t> pruned_;
   std::vector<MixPlace> places_;
 };
+
 Result<void> check_source(const GgufTensor& tensor, const PlannedTensor& planned, bool allow_requantize) {
   if (is_quantized(tensor.type) && !allow_requantize)
     return Error{.code = ErrorCode::unsupported,
@@ -237,6 +229,14 @@ const ImatrixEntry* importance_of(std::string_view name, const QuantizeOptions& 
 std::string scale_name_of(std::string_view weight_name) {
   if (weight_name.ends_with(kWeight)) weight_name.remove_suffix(kWeight.size());
   return std::string(weight_name) + ".scale";
+}
+
+void drop_replaced_scales(std::span<const GgufTensor> tensors, Plan& plan) {
+  std::set<std::string> replaced;
+  for (const PlannedTensor& planned : plan.tensors)
+    if (planned.type != tensors[planned.source].type && planned.name.ends_with(kWeight))
+      replaced.insert(scale_name_of(planned.name));
+  std::erase_if(plan.tensors, [&](const PlannedTensor& planned) { return replaced.contains(planned.name); });
 }
 
 Result<MixModel> read_mix_model(const GgufFile& file) {

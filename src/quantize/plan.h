@@ -58,7 +58,8 @@ struct Plan {
 // What the rules need, from the keys of the file: {arch}.block_count and so on; a missing key counts as 0.
 Result<MixModel> read_mix_model(const GgufFile& file);
 
-// Errors: bad_argument (a bad --tensor-type or --prune-layers, rows that no type fits), naming flag or tensor.
+// With target_bpw the types are not final: choose_types must follow. Errors: bad_argument (a bad --tensor-type or
+// --prune-layers, rows that no type fits), naming flag or tensor.
 Result<Plan> make_plan(std::span<const GgufTensor> tensors, const MixModel& model, const QuantizeOptions& options);
 
 // Whether the plan can be carried out. Errors, naming the tensor: bad_argument (a type that needs an imatrix without
@@ -67,6 +68,10 @@ Result<void> check_plan(std::span<const GgufTensor> tensors, const Plan& plan, c
 
 // The imatrix's entry for a tensor, if it is to be used: see QuantizeOptions::include and exclude.
 const ImatrixEntry* importance_of(std::string_view name, const QuantizeOptions& options);
+
+// Takes out the scales beside weights that get a new type: they are multiplied into the weight. Call it once types are
+// final.
+void drop_replaced_scales(std::span<const GgufTensor> tensors, Plan& plan);
 
 // The scale beside a weight: "blk.0.attn_q.weight" -> "blk.0.attn_q.scale".
 std::string scale_name_of(std::string_view weight_name);

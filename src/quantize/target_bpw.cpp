@@ -26,7 +26,7 @@ constexpr int64_t kMinSampleRows = 8;
 struct Choice {
   DType type;
   uint64_t n_bytes = 0;
-  double error = 0;
+  double error = 0;  // times the tensor's sensitivity
 };
 
 // The choices worth having: more bytes must remove error, and faster than the next upgrade does.
@@ -46,8 +46,10 @@ std::vector<Choice> lower_hull(std::vector<Choice> choices) {
 
 class Chooser {
  public:
-  Chooser(const GgufFile& file, const QuantizeOptions& options, Plan& plan, ThreadPool& pool)
-      : file_(file), options_(options), plan_(plan), pool_(pool), hulls_(plan.tensors.size()) {}
+  Chooser(const GgufFile& file, const MixModel& model, const QuantizeOptions& options, Plan& plan, ThreadPool& pool)
+      : file_(file), model_(model), options_(options), plan_(plan), pool_(pool), hulls_(plan.tensors.size()) {
+    model_.has_output = file.find_tensor("output.weight") != nullptr;
+  }
 
   Result<void> run(const std::function<bool(double)>& progress) {
     for (size_t i = 0; i < plan_.tensors.size(); ++i) {
@@ -66,14 +68,20 @@ class Chooser {
       planned.error = 0;
       if (planned.type == source_of(planned).type) continue;
       const std::vector<Choice> choices = TRY(measure(planned, {planned.type}));
-      planned.error = choices.size() > 1 ? choices[1].error : INFINITY;
-      sum += planned.error;
+      const double error = choices.size() > 1 ? choices[1].error : INFINITY;
+      planned.error = error / sensitivity_of(planned);
+      sum += error;
     }
     return sum;
   }
 
  private:
   const GgufTensor& source_of(const PlannedTensor& planned) const { return file_.tensors()[planned.source]; }
+
+  double sensitivity_of(const PlannedTensor& planned) const {
+    const std::string& name = source_of(planned).name;
+    return sensitivity(tensor_role(name), layer_of(name).value_or(-1), model_);
+  }
 
   bool is_possible(DType type, const GgufTensor& source, bool has_importance) const {
     const DTypeRow& row = dtype_row(type);
@@ -108,16 +116,20 @@ class Chooser {
     Sample sample{.row_elems = source.shape.row_elems()};
     const int64_t n_rows = source.shape.n_rows(), n_mat = n_matrices(source.shape);
     sample.rows_per_mat = n_rows / n_mat;
+    const std::vector<float> scales = TRY(weight_scales(file_, source));
     const int64_t n = std::min(n_rows, std::max(kMinSampleRows, kSampleElems / sample.row_elems));
     if (const ImatrixEntry* entry = importance_of(source.name, options_))
       sample.importance = TRY(imatrix_means(*options_.imatrix, *entry, n_mat, sample.row_elems));
     sample.x.resize(static_cast<size_t>(n * sample.row_elems));
     const size_t row_bytes = source.data.size() / static_cast<size_t>(n_rows);
+    const auto n_elems = static_cast<size_t>(sample.row_elems);
     for (int64_t i = 0; i < n; ++i) {
       const int64_t row = (2 * i + 1) * n_rows / (2 * n);
       sample.rows.push_back(row);
-      decode_row(source.type, source.data.data() + static_cast<size_t>(row) * row_bytes, sample.row_elems,
-                 sample.x.data() + i * sample.row_elems);
+      const std::span<float> x = std::span(sample.x).subspan(static_cast<size_t>(i * sample.row_elems), n_elems);
+      decode_row(source.type, source.data.data() + static_cast<size_t>(row) * row_bytes, sample.row_elems, x.data());
+      if (scales.empty()) continue;
+      for (float& value : x) value *= scales[static_cast<size_t>(row / sample.rows_per_mat)];
     }
     for (float value : sample.x)
       if (!std::isfinite(value))
@@ -173,9 +185,9 @@ class Chooser {
         sum += errors[which * static_cast<size_t>(n_rows) + static_cast<size_t>(row)];
       return sum;
     };
-    const double signal = sum_of(0);
+    const double signal = sum_of(0), weight = sensitivity_of(planned);
     for (size_t which = 1; which < choices.size(); ++which)
-      choices[which].error = signal > 0 ? sum_of(which) / signal : 0;
+      choices[which].error = signal > 0 ? weight * sum_of(which) / signal : 0;
     std::erase_if(choices, [](const Choice& choice) { return !std::isfinite(choice.error); });
     return choices;
   }
@@ -184,7 +196,7 @@ class Chooser {
     PlannedTensor& planned = plan_.tensors[i];
     const GgufTensor& source = source_of(planned);
     planned.type = choice.type;
-    planned.error = choice.error;
+    planned.error = choice.error / sensitivity_of(planned);
     planned.is_fallback = false;
     planned.scale_name.clear();
     const bool uses_imatrix = choice.type != source.type && is_quantized(choice.type);
@@ -229,6 +241,7 @@ class Chooser {
   }
 
   const GgufFile& file_;
+  MixModel model_;
   const QuantizeOptions& options_;
   Plan& plan_;
   ThreadPool& pool_;
@@ -236,16 +249,36 @@ class Chooser {
 };
 }  // namespace
 
+double sensitivity(TensorRole role, int64_t layer, const MixModel& model) {
+  constexpr double kEmbedding = 2, kLastLayer = 4, kOther = 0.4;
+  if (role == TensorRole::output || (role == TensorRole::token_embd && !model.has_output))
+    return 2.0 * static_cast<double>(std::max<int64_t>(1, model.n_layer));
+  if (role == TensorRole::token_embd) return kEmbedding;
+  const double among_layers = layer >= 0 && layer == model.n_layer - 1 ? kLastLayer : 1;
+  switch (role) {
+    case TensorRole::attn_v:
+      return 2.3 * among_layers;
+    case TensorRole::ffn_down:
+      return 1.9 * among_layers;
+    case TensorRole::ffn_up:
+      return 1.2 * among_layers;
+    default:
+      return kOther * among_layers;
+  }
+}
+
 Result<void> choose_types(const GgufFile& file, const QuantizeOptions& options, int n_threads,
                           const std::function<bool(double fraction)>& progress, Plan& plan) {
   const auto pool = TRY(ThreadPool::create(n_threads));
   plan.without_importance.clear();
-  return Chooser(file, options, plan, *pool).run(progress);
+  TRY(Chooser(file, TRY(read_mix_model(file)), options, plan, *pool).run(progress));
+  drop_replaced_scales(file.tensors(), plan);
+  return {};
 }
 
 Result<double> measure_plan(const GgufFile& file, const QuantizeOptions& options, int n_threads, Plan& plan) {
   const auto pool = TRY(ThreadPool::create(n_threads));
-  return Chooser(file, options, plan, *pool).measure_given();
+  return Chooser(file, TRY(read_mix_model(file)), options, plan, *pool).measure_given();
 }
 
 FileType dominant_file_type(std::span<const GgufTensor> tensors, const Plan& plan) {
@@ -253,8 +286,11 @@ FileType dominant_file_type(std::span<const GgufTensor> tensors, const Plan& pla
   for (const PlannedTensor& planned : plan.tensors)
     if (planned.is_quantizable) counts[planned.type] += tensors[planned.source].shape.n_elements();
   const auto most = std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; });
+  if (most == counts.end()) return FileType::f16;
   for (const FileTypeRow& row : kFileTypes)
-    if (most != counts.end() && row.type == most->first) return row.id;
+    if (row.name == dtype_name(most->first)) return row.id;
+  for (const FileTypeRow& row : kFileTypes)
+    if (row.type == most->first) return row.id;
   return FileType::f16;
 }
 
