@@ -43,8 +43,9 @@ std::string program_help() {
       "  tokamak COMMAND [MODEL] [flags]\n\nCommands:\n";
   for (const Command& command : kCommands) out += fmt::format("  {:<10} {}\n", command.name, command.summary);
   out +=
-      "\nMODEL is the path of a .gguf file (any part of a split one); without it, the model that ./demo.sh put into\n"
-      "${TOKAMAK_CACHE:-~/.cache/tokamak} is used. Results go to standard output, talk to standard error.\n\n"
+      "\nMODEL is the path of a .gguf file (any part of a split one), or of a Hugging Face folder, which is converted\n"
+      "into the cache once; without it, the model that ./demo.sh put into ${TOKAMAK_CACHE:-~/.cache/tokamak} is used.\n"
+      "Results go to standard output, talk to standard error.\n\n"
       "  tokamak COMMAND --help   the flags of a command (--help-all: every one)\n"
       "  tokamak --version\n";
   return out;

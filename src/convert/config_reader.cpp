@@ -10,6 +10,10 @@ const Json* ConfigReader::find(std::string_view field) const {
   return at == object_->end() || at->is_null() ? nullptr : &*at;
 }
 
+bool ConfigReader::is_null(std::string_view field) const {
+  return object_->is_object() && object_->contains(field) && (*object_)[std::string(field)].is_null();
+}
+
 Error ConfigReader::error(std::string_view field, std::string what, std::string hint) const {
   return {.code = ErrorCode::bad_metadata, .what = std::move(what), .where = where(field), .hint = std::move(hint)};
 }

@@ -11,7 +11,7 @@
 
 namespace tokamak::convert {
 
-// A view: the object must outlive it. null counts as absent everywhere. Errors: bad_metadata.
+// A view: the object must outlive it. null counts as absent but for is_null(). Errors: bad_metadata.
 class ConfigReader {
  public:
   // `where`: "config.json", or "config.json: text_config".
@@ -19,6 +19,7 @@ class ConfigReader {
 
   const Json* find(std::string_view field) const;  // null: absent
   bool has(std::string_view field) const { return find(field) != nullptr; }
+  bool is_null(std::string_view field) const;  // there, as null: where that says more than absence
 
   Result<std::optional<int64_t>> integer(std::string_view field, int64_t min, int64_t max) const;
   Result<std::optional<double>> number(std::string_view field, double min, double max) const;

@@ -99,14 +99,23 @@ uint32_t Conversion::file_type() const {
   return best.id;
 }
 
-Result<void> Conversion::write(const fs::path& out, const std::function<bool(double)>& progress) const {
+Result<void> Conversion::check_output(const fs::path& out) const {
   std::error_code ignored;
-  for (const fs::path& file : checkpoint_.files())
+  std::vector<fs::path> files(checkpoint_.files().begin(), checkpoint_.files().end());
+  for (const fs::path& folder : {folder_, folder_ / kTemplateFolder})
+    for (fs::directory_iterator at(folder, ignored); at != fs::directory_iterator(); at.increment(ignored))
+      if (at->path().extension() != ".gguf") files.push_back(at->path());
+  for (const fs::path& file : files)
     if (fs::equivalent(file, out, ignored))
       return Error{.code = ErrorCode::bad_argument,
                    .what = "is a file of the checkpoint itself",
                    .where = out.string(),
                    .hint = "name another output file"};
+  return {};
+}
+
+Result<void> Conversion::write(const fs::path& out, const std::function<bool(double)>& progress) const {
+  TRY(check_output(out));
   GgufWriter writer;
   writer.add("general.architecture", model_.family->architecture);
   writer.add("general.type", "model");

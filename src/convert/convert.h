@@ -21,6 +21,8 @@
 
 namespace tokamak::convert {
 
+inline constexpr const char* kTemplateFolder = "additional_chat_templates";  // of a checkpoint, *.jinja
+
 struct ConvertOptions {
   std::string out_type = "auto";  // auto, f32, f16, bf16, q8_0
   std::string name;               // general.name; empty: the folder's name
@@ -42,7 +44,8 @@ class Conversion {
   uint64_t n_bytes() const;                // of all tensors in the GGUF
 
   // progress: 0 to 1; returning false stops with `cancelled`.
-  // Errors: bad_tensor (NaN weights, ...), those of OutputFile; bad_argument when `out` is a file of the checkpoint.
+  // Errors: bad_tensor (NaN weights, ...), those of OutputFile; bad_argument when `out` is a file of the folder
+  // that is no .gguf.
   Result<void> write(const std::filesystem::path& out, const std::function<bool(double)>& progress = {}) const;
 
   explicit Conversion(Checkpoint checkpoint) : checkpoint_(std::move(checkpoint)) {}  // for plan()
@@ -51,6 +54,7 @@ class Conversion {
 
  private:
   uint32_t file_type() const;
+  Result<void> check_output(const std::filesystem::path& out) const;
 
   std::filesystem::path folder_;
   Checkpoint checkpoint_;

@@ -40,19 +40,27 @@ std::string file_prefix(const fs::path& folder) {
   const fs::path whole = whole_path(folder);
   return fmt::format("{}-{:016x}-", plain_name(whole), hash_text(whole.string()));
 }
-}  // namespace
 
-Result<CacheEntry> find_converted(const fs::path& folder, const fs::path& cache) {
-  std::error_code error;
-  std::vector<std::string> states;
+// "PREFIXname|size|time" of each file that a conversion may read.
+void add_states(const fs::path& folder, const std::string& prefix, std::vector<std::string>& states,
+                std::error_code& error) {
   for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error)) {
     std::error_code ignored;
     if (!at->is_regular_file(ignored)) continue;
     const std::string extension = at->path().extension().string();
     if (extension != ".json" && extension != ".safetensors" && extension != ".model" && extension != ".jinja") continue;
-    states.push_back(fmt::format("{}|{}|{}", at->path().filename().string(), at->file_size(ignored),
+    states.push_back(fmt::format("{}{}|{}|{}", prefix, at->path().filename().string(), at->file_size(ignored),
                                  at->last_write_time(ignored).time_since_epoch().count()));
   }
+}
+}  // namespace
+
+Result<CacheEntry> find_converted(const fs::path& folder, const fs::path& cache) {
+  std::error_code error, ignored;
+  std::vector<std::string> states;
+  add_states(folder, "", states, error);
+  if (!error && fs::is_directory(folder / kTemplateFolder, ignored))
+    add_states(folder / kTemplateFolder, fmt::format("{}/", kTemplateFolder), states, error);
   if (error) return Error{.code = ErrorCode::io_failed, .what = "cannot list the folder", .where = folder.string()};
   std::ranges::sort(states);
   std::string state(kConverterVersion);
@@ -62,8 +70,8 @@ Result<CacheEntry> find_converted(const fs::path& folder, const fs::path& cache)
   return entry;
 }
 
-Result<void> convert_into(const CacheEntry& entry, const fs::path& folder,
-                          const std::function<bool(double)>& progress) {
+Result<std::vector<std::string>> convert_into(const CacheEntry& entry, const fs::path& folder,
+                                              const std::function<bool(double)>& progress) {
   const auto conversion = TRY(Conversion::plan(folder, {}));
   std::error_code error;
   const fs::path parent = entry.file.parent_path();
@@ -81,7 +89,7 @@ Result<void> convert_into(const CacheEntry& entry, const fs::path& folder,
     if (name.starts_with(prefix) && name.ends_with(".gguf") && at->path() != entry.file)
       fs::remove(at->path(), ignored);
   }
-  return {};
+  return conversion->notes();
 }
 
 }  // namespace tokamak::convert

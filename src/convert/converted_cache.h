@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "base/result.h"
 
@@ -19,8 +21,8 @@ struct CacheEntry {
 Result<CacheEntry> find_converted(const std::filesystem::path& folder, const std::filesystem::path& cache);
 
 // Converts with the types of "auto" and removes conversions of earlier states of the same folder. Another process may
-// do the same at the same time. Errors: those of Conversion; not_found, io_failed.
-Result<void> convert_into(const CacheEntry& entry, const std::filesystem::path& folder,
-                          const std::function<bool(double)>& progress);
+// do the same at the same time. Returns Conversion::notes(). Errors: those of Conversion; not_found, io_failed.
+Result<std::vector<std::string>> convert_into(const CacheEntry& entry, const std::filesystem::path& folder,
+                                              const std::function<bool(double)>& progress);
 
 }  // namespace tokamak::convert

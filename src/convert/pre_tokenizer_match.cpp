@@ -163,7 +163,8 @@ Result<PreTokenizerMatch> match_pre_tokenizer(const Json& json, std::string_view
   std::vector<const PreTokenizer*> rows;
   for (const PreTokenizer& row : pre_tokenizers())
     if (!row.characters && same_text(*row.rules, cut)) rows.push_back(&row);
-  if (rows.empty()) rows = TRY(rows_by_effect(cut, where));
+  const bool same = !rows.empty();
+  if (!same) rows = TRY(rows_by_effect(cut, where));
   if (rows.empty()) return unknown(where, "its split pattern is not one that this engine knows");
   const bool ignore_merges = json.contains("model") && flag_of(json["model"], "ignore_merges", false);
   const auto worse = [&](const PreTokenizer* row) {
@@ -172,6 +173,11 @@ Result<PreTokenizerMatch> match_pre_tokenizer(const Json& json, std::string_view
   };
   const PreTokenizer& best = **std::ranges::min_element(rows, {}, worse);
   PreTokenizerMatch match{.name = std::string(best.name)};
+  if (!same)
+    match.notes.push_back(fmt::format(
+        "the split pattern is spelled otherwise than that of pre-tokenizer '{}' and cuts a probe text the same way: "
+        "rare texts may be cut otherwise",
+        best.name));
   if (best.nfc != nfc)
     match.notes.push_back(fmt::format("the tokenizer {} Unicode NFC, pre-tokenizer '{}' {}", nfc ? "applies" : "lacks",
                                       best.name, best.nfc ? "applies it" : "does not"));

@@ -143,6 +143,10 @@ Result<std::vector<bool>> sliding_layers(const ConfigReader& config, const Model
     for (size_t i = 0; i < n; ++i) sliding[i] = (static_cast<int64_t>(i) + 1) % period != 0;
     return sliding;
   }
+  if (family.nope_interval != 0) {  // what has no rope slides
+    for (size_t i = 0; i < n; ++i) sliding[i] = (static_cast<int64_t>(i) + 1) % family.nope_interval == 0;
+    return sliding;
+  }
   const auto n_full = TRY(config.integer("max_window_layers", 0, 100000));
   int64_t first = n_full.value_or(model.n_layer);
   for (const arch::ConfigDefault& row : family.defaults)
@@ -179,8 +183,12 @@ Result<void> read_windows(const ConfigReader& config, ModelConfig& model) {
       !TRY(config.boolean("use_sliding_window")).value_or(false))
     return {};
   auto window = TRY(config.integer("sliding_window", 0, static_cast<int64_t>(kMaxContext)));
+  // In these classes null is a model without windows, absence one with the default.
+  if (config.is_null("sliding_window") && family.rope_by_layer_type)
+    return config.error("sliding_window", "must be a number, this family has sliding layers");
   for (const arch::ConfigDefault& row : family.defaults)
-    if (row.config == "sliding_window" && !window) window = static_cast<int64_t>(row.value);
+    if (row.config == "sliding_window" && !window && !config.is_null("sliding_window"))
+      window = static_cast<int64_t>(row.value);
   if (window.value_or(0) == 0) return {};
   const std::vector<bool> sliding = TRY(sliding_layers(config, model));
   if (std::ranges::find(sliding, true) == sliding.end()) return {};

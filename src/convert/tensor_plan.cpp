@@ -53,6 +53,8 @@ class Planner {
 
  private:
   static bool is_layered(const CheckpointTensor& row) { return row.hf.find("{}") != row.hf.npos; }
+  // Rows are looked up, without a product.
+  static bool is_table(const CheckpointTensor& row) { return row.gguf == "token_embd"; }
 
   // bf16 or f16, whichever holds more bytes; wider floats and codes become bf16, which has their range.
   DType most_used_type() const {
@@ -84,7 +86,6 @@ class Planner {
       return {};
     }
     if (!weight) {
-      if (row.optional && !is_head) return {};
       return Error{.code = ErrorCode::bad_tensor,
                    .what = "the checkpoint has no such tensor",
                    .where = hf_name + ".weight",
@@ -93,6 +94,8 @@ class Planner {
     Shape shape{model_.dim(row.rows)};
     if (row.cols != Dim::none) shape.push_inner(model_.dim(row.cols));
     TRY(add_weight(row, name, hf_name, *std::move(weight), shape));
+    // The engine adds a bias to products only; any other one is refused by check_rest().
+    if (row.cols == Dim::none || is_table(row)) return {};
     auto bias = TRY(by_any_spelling(hf_name, [&](const std::string& n) { return find_bias(n); }));
     if (bias) TRY(add_weight(row, name, hf_name, *std::move(bias), {model_.dim(row.rows)}, ".bias"));
     return {};
@@ -119,18 +122,22 @@ class Planner {
     tensor.shape = shape;
     tensor.change = row.change;
     tensor.n_head = row.rows == Dim::q ? model_.n_head : row.rows == Dim::kv ? model_.n_head_kv : 1;
-    tensor.type = type_of(weight, shape);
-    if (is_exact(tensor.type, weight)) TRY(add_scales(name, weight));
+    const bool keeps = keeps_codes_of(row, weight, shape);
+    tensor.type = keeps ? *weight.exact_type() : type_of(shape);
+    if (keeps) TRY(add_scales(name, weight));
     tensor.weight = std::move(weight);
     plan_.tensors.push_back(std::move(tensor));
     return {};
   }
 
-  bool is_exact(DType type, const Weight& weight) const { return keeps_codes_ && weight.exact_type() == type; }
+  // Looking up a row applies no NAME.scale.
+  bool keeps_codes_of(const CheckpointTensor& row, const Weight& weight, const Shape& shape) const {
+    const bool needs_scale = !weight.layout().tensor_scale.empty();
+    return keeps_codes_ && shape.rank() > 1 && weight.exact_type() && !(is_table(row) && needs_scale);
+  }
 
-  DType type_of(const Weight& weight, const Shape& shape) const {
+  DType type_of(const Shape& shape) const {
     if (shape.rank() < 2) return DType::f32;
-    if (keeps_codes_ && weight.exact_type()) return *weight.exact_type();
     return shape.row_elems() % dtype_row(plan_.matrix_type).block_elems == 0 ? plan_.matrix_type : DType::f16;
   }
 
@@ -162,7 +169,7 @@ class Planner {
       const bool is_useless =
           std::ranges::any_of(kUselessEndings, [&](std::string_view ending) { return name.ends_with(ending); }) ||
           std::ranges::any_of(model_.family->ignored, [&](std::string_view start) { return name.starts_with(start); });
-      // Scales of activations and zero points of symmetric codes.
+      // Scales of activations, of weights that are not kept as codes.
       const bool is_activation = name.ends_with(".input_scale") || name.ends_with(".input_global_scale");
       if (!is_useless && !is_activation)
         return Error{.code = ErrorCode::unsupported,

@@ -181,7 +181,8 @@ Result<std::string> read_text(const fs::path& path) {
   return text;
 }
 
-// chat_template.jinja and additional_chat_templates/, or else tokenizer_config.json: a text, or a list of named ones.
+// chat_template.jinja and additional_chat_templates/, or else tokenizer_config.json or chat_template.json: a text, or
+// a list of named ones.
 Result<void> read_templates(const Files& files, TokenizerTables& tables) {
   std::error_code ignored;
   const auto add = [&](const std::string& name, std::string text) {
@@ -190,9 +191,11 @@ Result<void> read_templates(const Files& files, TokenizerTables& tables) {
     else
       tables.named_templates.emplace_back(name, std::move(text));
   };
-  for (const char* name : {"chat_template", "chat_templates"}) {
-    if (!files.tokenizer_config.is_object() || !files.tokenizer_config.contains(name)) continue;
-    const Json& value = files.tokenizer_config[name];
+  // Processors of multimodal models keep theirs in a file of its own.
+  const Json processor = TRY(read_json_file_or_null(files.folder / "chat_template.json"));
+  for (const Json* file : {&processor, &files.tokenizer_config}) {
+    if (!file->is_object() || !file->contains("chat_template")) continue;
+    const Json& value = (*file)["chat_template"];
     if (value.is_string()) add("default", value.get<std::string>());
     if (!value.is_array()) continue;
     for (const Json& entry : value)

@@ -138,7 +138,7 @@ Result<VocabSource> read_bpe_model(const Json& json, VocabKind kind, std::vector
   for (const auto& [id, text] : order) {
     TokenType type = TokenType::normal;
     if (kind == VocabKind::sentencepiece && parse_byte_token(*text) >= 0) type = TokenType::byte;
-    if (*text == unk) type = TokenType::unknown;
+    if (kind == VocabKind::sentencepiece && *text == unk) type = TokenType::unknown;
     TRY(place_token(vocab, id, *text, type, where));
   }
   for (const Json& merge : *merges) vocab.merges.push_back(TRY(read_merge(merge, where)));

@@ -31,7 +31,6 @@ constexpr float kE2M1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 float e2m1(uint8_t code) { return (code & 8) != 0 ? -kE2M1[code & 7] : kE2M1[code & 7]; }
 
 bool is_fp8(NumberType type) { return type == NumberType::f8_e4m3 || type == NumberType::f8_e5m2; }
-bool is_byte(NumberType type) { return type == NumberType::u8 || type == NumberType::i8; }
 
 Error bad_tensor(const std::string& where, std::string what, std::string hint = "") {
   return {.code = ErrorCode::bad_tensor, .what = std::move(what), .where = where, .hint = std::move(hint)};
@@ -44,7 +43,7 @@ bool may_hold(const WeightLayout& layout, NumberType type) {
       return number_type_row(type).is_float;
     case ScaleForm::nvfp4:
     case ScaleForm::mxfp4:
-      return is_byte(type) || type == NumberType::f4;
+      return type == NumberType::u8 || type == NumberType::f4;
     case ScaleForm::tiles:
       return is_fp8(type);
   }

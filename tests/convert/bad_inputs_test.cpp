@@ -50,6 +50,10 @@ TEST(BadInputs, Tensors) {
                  {down, "[8192]"});
   expect_refusal(llama_folder([](RawTensors& t) { t["model.layers.0.mystery.weight"] = random_f32({4}, 1); }),
                  ErrorCode::unsupported, {"model.layers.0.mystery.weight"});
+  // The engine would not add them, and the "1 + w" of some norms is no business of a bias.
+  for (const char* name : {"model.norm.bias", "model.layers.0.input_layernorm.bias"})
+    expect_refusal(llama_folder([&](RawTensors& t) { t[name] = random_f32({kEmbd}, 1); }), ErrorCode::unsupported,
+                   {name});
   for (const float poison : {NAN, INFINITY, -INFINITY})
     for (const char* name : {"model.layers.0.mlp.down_proj.weight", "model.norm.weight"})
       for (const char* type : {"auto", "f32", "f16", "q8_0"})
@@ -124,14 +128,25 @@ TEST(BadInputs, Tokenizers) {
 }
 
 TEST(BadInputs, OutputIsNoFileOfTheCheckpoint) {
-  const fs::path folder = llama_folder();
+  const fs::path folder = llama_folder(), blob = new_folder() / "blob";
+  fs::rename(folder / "tokenizer_config.json", blob);  // as in a download cache
+  fs::create_symlink(blob, folder / "tokenizer_config.json");
+  write_file(folder / "README.md", "about");
+  fs::create_directory(folder / "additional_chat_templates");
+  write_file(folder / "additional_chat_templates" / "rag.jinja", "template");
   const auto conversion = Conversion::plan(folder, {});
-  ASSERT_TRUE(conversion.has_value());
-  const std::string before = read_file(folder / "model.safetensors");
-  const auto done = (*conversion)->write(folder / "model.safetensors");
-  ASSERT_FALSE(done.has_value());
-  EXPECT_EQ(done.error().code, ErrorCode::bad_argument);
-  EXPECT_EQ(read_file(folder / "model.safetensors"), before);
+  ASSERT_TRUE(conversion.has_value()) << conversion.error().message();
+  for (const fs::path& out :
+       {folder / "model.safetensors", folder / "config.json", folder / "tokenizer.json", folder / "README.md",
+        folder / "tokenizer_config.json", folder / "additional_chat_templates" / "rag.jinja", blob}) {
+    const std::string before = read_file(out);
+    const auto done = (*conversion)->write(out);
+    ASSERT_FALSE(done.has_value()) << out;
+    EXPECT_EQ(done.error().code, ErrorCode::bad_argument) << done.error().message();
+    EXPECT_EQ(read_file(out), before);
+  }
+  EXPECT_TRUE((*conversion)->write(folder / "out.gguf").has_value());
+  EXPECT_TRUE((*conversion)->write(folder / "out.gguf").has_value());  // an old conversion may be replaced
 }
 
 TEST(BadInputs, CancelledConversionLeavesNothing) {

@@ -93,15 +93,46 @@ TEST_P(Golden, TokenIdsAndKeysAreThoseOfTransformers) {
 INSTANTIATE_TEST_SUITE_P(Folders, Golden, testing::ValuesIn(fixture_names()),
                          [](const auto& folder) { return folder.param; });
 
-TEST(Fixtures, EveryFamilyHasAFolder) {
-  std::vector<std::string> architectures;
-  for (const std::string& name : fixture_names()) {
-    auto conversion = Conversion::plan(fixtures() / name, {});
+// The text part of a multimodal checkpoint, from a text model's folder: the other class, spelling and section.
+std::filesystem::path multimodal_folder() {
+  const std::filesystem::path folder = copy_of("gemma3");
+  json text = json::parse(read_file(folder / "config.json"));
+  const json whole = {{"architectures", {"Gemma3ForConditionalGeneration"}}, {"text_config", text}};
+  write_file(folder / "config.json", whole.dump());
+  const auto checkpoint = Checkpoint::open(folder);
+  EXPECT_TRUE(checkpoint.has_value());
+  RawTensors tensors;
+  for (const SafetensorsTensor& t : checkpoint->tensors())
+    tensors["model.language_model." + t.name.substr(std::string_view("model.").size())] = {
+        "F32", t.shape, {reinterpret_cast<const char*>(t.data.data()), t.data.size()}};
+  write_safetensors(folder / "model.safetensors", tensors);
+  return folder;
+}
+
+TEST(Fixtures, EveryClassHasAFolder) {
+  std::vector<std::string> classes;
+  std::vector<std::filesystem::path> folders = {multimodal_folder()};
+  for (const std::string& name : fixture_names()) folders.push_back(fixtures() / name);
+  for (const std::filesystem::path& folder : folders) {
+    auto conversion = Conversion::plan(folder, {});
     ASSERT_TRUE(conversion.has_value()) << conversion.error().message();
-    architectures.emplace_back((*conversion)->model().family->architecture);
+    classes.emplace_back((*conversion)->model().family->hf_class);
   }
   for (const arch::CheckpointFamily& family : arch::checkpoint_families())
-    EXPECT_THAT(architectures, testing::Contains(std::string(family.architecture)));
+    EXPECT_THAT(classes, testing::Contains(std::string(family.hf_class)));
+}
+
+// Its golden file is the text model's: both conversions are the same bytes.
+TEST(Fixtures, AMultimodalCheckpointGivesItsTextModel) {
+  std::vector<std::string> files;
+  for (const std::filesystem::path& folder : {fixtures() / "gemma3", multimodal_folder()}) {
+    auto conversion = Conversion::plan(folder, {.out_type = "f32", .name = "same"});
+    ASSERT_TRUE(conversion.has_value()) << conversion.error().message();
+    const std::filesystem::path out = new_folder() / "out.gguf";
+    ASSERT_TRUE((*conversion)->write(out).has_value());
+    files.push_back(read_file(out));
+  }
+  EXPECT_TRUE(files[0] == files[1]);
 }
 
 }  // namespace

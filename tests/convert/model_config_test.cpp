@@ -122,6 +122,29 @@ TEST(ModelConfig, Windows) {
   EXPECT_EQ(pattern(config("Qwen2ForCausalLM", one_layer), "qwen2"), "2");
   const Json types = {{"layer_types", {"full_attention", "sliding_attention"}}};
   EXPECT_EQ(pattern(config("Gemma3ForCausalLM", types), "gemma3"), "01");
+  const Json smol = {{"sliding_window", 8}, {"use_sliding_window", true}, {"num_hidden_layers", 8}};
+  EXPECT_EQ(pattern(config("SmolLM3ForCausalLM", smol), "smollm3"), "00010001");
+}
+
+// transformers 5.24: 4096 when the field is absent, no window when it is null.
+TEST(ModelConfig, AnAbsentWindowIsTheClasssDefault) {
+  const auto window = [](const Json& json, const std::string& arch) {
+    return key(read(json), arch + ".attention.sliding_window");
+  };
+  EXPECT_EQ(window(config("MistralForCausalLM"), "llama"), "4096");
+  EXPECT_EQ(window(config("MistralForCausalLM", {{"sliding_window", nullptr}}), "llama"), "none");
+  Json in_use = {{"use_sliding_window", true}, {"max_window_layers", 1}};
+  for (const char* name : {"qwen2", "qwen3"}) {
+    const std::string hf_class = name == std::string("qwen2") ? "Qwen2ForCausalLM" : "Qwen3ForCausalLM";
+    EXPECT_EQ(window(config(hf_class, in_use), name), "4096");
+    EXPECT_EQ(window(config(hf_class), name), "none");
+    Json no_window = in_use;
+    no_window["sliding_window"] = nullptr;
+    EXPECT_EQ(window(config(hf_class, no_window), name), "none");
+  }
+  EXPECT_EQ(window(config("SmolLM3ForCausalLM", in_use), "smollm3"), "none");
+  EXPECT_EQ(window(config("Gemma3ForCausalLM"), "gemma3"), "4096");
+  EXPECT_FALSE(read_model_config(config("Gemma3ForCausalLM", {{"sliding_window", nullptr}}), "x").has_value());
 }
 
 TEST(ModelConfig, LayersWithoutRopeMustBeTheRecipes) {

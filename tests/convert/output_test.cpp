@@ -58,6 +58,34 @@ TEST(Output, TypesOfMatricesAndVectors) {
   }
 }
 
+// Rows of an embedding are looked up without its scale: NVFP4 codes there are decoded, MXFP4 codes need none.
+TEST(Output, EmbeddingsThatNeedAScaleAreDecoded) {
+  const auto with_codes = [](const std::string& name, bool nvfp4) {
+    return [=](RawTensors& t) {
+      const int64_t n_rows = t[name + ".weight"].shape[0], block = nvfp4 ? 16 : 32;
+      t.erase(name + ".weight");
+      const auto n_bytes = static_cast<size_t>(n_rows * kEmbd / 2),
+                 n_scales = static_cast<size_t>(n_rows * kEmbd / block);
+      t[name + ".weight_packed"] = {"U8", {n_rows, kEmbd / 2}, std::string(n_bytes, '\x22')};  // ones
+      t[name + ".weight_scale"] = {
+          nvfp4 ? "F8_E4M3" : "U8", {n_rows, kEmbd / block}, std::string(n_scales, nvfp4 ? '\x38' : '\x7F')};  // ones
+      if (nvfp4) t[name + ".weight_global_scale"] = {"F32", {1}, bytes_of<float>({4})};
+    };
+  };
+  const std::string table = "model.embed_tokens", up = "model.layers.0.mlp.up_proj";
+  const GgufFile decoded = convert_and_open(llama_folder(with_codes(table, true)), {});
+  EXPECT_EQ(type_of(decoded, "token_embd.weight"), "BF16");
+  EXPECT_EQ(type_of(decoded, "token_embd.scale"), "none");
+  std::vector<float> row(kEmbd);
+  decode_row(DType::bf16, decoded.find_tensor("token_embd.weight")->data.data(), kEmbd, row.data());
+  EXPECT_EQ(row, std::vector<float>(kEmbd, 0.25f));
+  const GgufFile kept = convert_and_open(llama_folder(with_codes(table, false)), {});
+  EXPECT_EQ(type_of(kept, "token_embd.weight"), "MXFP4");
+  const GgufFile product = convert_and_open(llama_folder(with_codes(up, true)), {});
+  EXPECT_EQ(type_of(product, "blk.0.ffn_up.weight"), "NVFP4");
+  EXPECT_EQ(type_of(product, "blk.0.ffn_up.scale"), "F32");
+}
+
 // BF16 and F16 checkpoints pass bit by bit.
 TEST(Output, SixteenBitValuesAreNotTouched) {
   RawTensor before;
@@ -129,6 +157,13 @@ TEST(ConvertedCache, OneConversionPerState) {
   ASSERT_TRUE(convert::convert_into(*second, folder, {}).has_value());
   EXPECT_FALSE(fs::exists(first->file));  // the old state's
   EXPECT_TRUE(fs::exists(second->file));
+  fs::create_directory(folder / "additional_chat_templates");
+  write_file(folder / "additional_chat_templates" / "rag.jinja", "one");
+  const auto third = convert::find_converted(folder, cache);
+  ASSERT_TRUE(third.has_value());
+  EXPECT_NE(third->file, second->file);
+  write_file(folder / "additional_chat_templates" / "rag.jinja", "other");
+  EXPECT_NE(convert::find_converted(folder, cache)->file, third->file);
 }
 
 }  // namespace

@@ -57,6 +57,13 @@ TEST(PreTokenizerMatch, OtherSpellingsAreRecognisedByTheirEffect) {
   removed["invert"] = true;
   EXPECT_EQ(name_of(tokenizer({removed, kByteLevel}, true), "llama-bpe"), "llama-bpe");
   EXPECT_EQ(name_of(tokenizer({split(gpt4), kByteLevel})), "dbrx");
+  const auto by_effect = match_pre_tokenizer(tokenizer({split(gpt2), kByteLevel}), "", "x");
+  ASSERT_TRUE(by_effect.has_value());
+  ASSERT_EQ(by_effect->notes.size(), 1u);
+  EXPECT_THAT(by_effect->notes[0], testing::HasSubstr("'gpt-2' and cuts a probe text the same way"));
+  const auto by_text = match_pre_tokenizer(tokenizer({split(kLlama3), kByteLevel}, true), "llama-bpe", "x");
+  ASSERT_TRUE(by_text.has_value());
+  EXPECT_THAT(by_text->notes, testing::IsEmpty());
 }
 
 // Every row whose steps a tokenizer.json can spell finds its own rules.
