@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/format.h"
+#include "cli/loading.h"
 #include "quantize/parts.h"
 #include "quantize/plan.h"
 #include "quantize/target_bpw.h"
@@ -217,8 +218,11 @@ Result<int> quantize_command(const Arguments& arguments) {
   const Words words = TRY(read_words(arguments));
   QuantizeOptions options = TRY(read_options(values, words.type));
   const bool is_dry = values.flag("--dry-run"), as_json = values.flag("--json");
-  const GgufFile file = TRY(GgufFile::open(words.in));
-  TRY(check_not_same_file(words.in, file, words.out));
+  const std::filesystem::path in = TRY(model_path(arguments));
+  const GgufFile file = TRY(GgufFile::open(in));
+  QuantizeRun run{
+      .out = words.out, .override_kv = values.list("--override-kv"), .keep_split = values.flag("--keep-split")};
+  for (const auto& path : output_paths(file, run)) TRY(check_not_same_file(in, file, path));
   ImatrixFile imatrix;
   if (!values.text("--imatrix").empty()) {
     imatrix = TRY(read_imatrix(values.text("--imatrix")));
@@ -238,12 +242,9 @@ Result<int> quantize_command(const Arguments& arguments) {
   if (!as_json) talk_about(plan, totals_of(file, plan));
   if (!is_dry) {
     ProgressBar bar("quantizing", !as_json);
-    TRY(quantize(file, plan, options,
-                 {.out = words.out,
-                  .override_kv = values.list("--override-kv"),
-                  .keep_split = values.flag("--keep-split") && file.n_parts() > 1,
-                  .n_threads = n_threads,
-                  .progress = [&bar](double fraction) { return bar.update(fraction); }}));
+    run.n_threads = n_threads;
+    run.progress = [&bar](double fraction) { return bar.update(fraction); };
+    TRY(quantize(file, plan, options, run));
   }
   print_summary(file, plan, words, as_json, is_dry);
   return 0;

@@ -71,7 +71,7 @@ Result<ImatrixEntry> read_dat_entry(DatReader& reader) {
 }
 
 Result<ImatrixFile> read_dat(std::span<const std::byte> bytes, const std::string& name) {
-  ImatrixFile out;
+  ImatrixFile out{.counts_chunks = true};
   DatReader reader(bytes, name);
   const int32_t n_entries = TRY(reader.count("the number of entries"));
   if (n_entries == 0) return bad_file(name, "the importance matrix is empty");

@@ -27,6 +27,7 @@ struct ImatrixFile {
   std::vector<ImatrixEntry> entries;  // sorted by name, each name once
   std::vector<std::string> datasets;
   uint32_t n_chunks = 0, chunk_size = 0;  // 0: not known
+  bool counts_chunks = false;             // .dat: sums and counts are per chunk, not per token
   std::string path;                       // as given; written into the metadata of what it is used for
 
   const ImatrixEntry* find(std::string_view name) const;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
+#include <memory>
 #include <set>
 #include <variant>
 
@@ -83,26 +85,51 @@ void add_override(GgufWriter& writer, const KvOverride& entry, const GgufValue* 
   writer.add(entry.key, static_cast<float>(number));
 }
 
-// An array with one value per layer, without those of the pruned ones.
-Result<void> add_without_layers(GgufWriter& writer, const GgufValue& value, const std::set<int64_t>& pruned) {
-  const auto keep = [&](auto values) {
-    for (auto it = pruned.rbegin(); it != pruned.rend(); ++it) values.erase(values.begin() + *it);
-    return values;
-  };
-  if (value.element_type() == GgufType::f32) {
-    const auto values = keep(TRY(value.to_floats()));
-    writer.add_array(value.key(), std::span<const float>(values));
-  } else if (value.element_type() == GgufType::boolean) {
-    const auto values = keep(TRY(value.to_ints()));
-    const auto flags = std::make_unique<bool[]>(values.size());
-    std::ranges::transform(values, flags.get(), [](int64_t x) { return x != 0; });
-    writer.add_array(value.key(), std::span<const bool>(flags.get(), values.size()));
-  } else {
-    const auto values = keep(TRY(value.to_ints()));
-    const std::vector<int32_t> narrow(values.begin(), values.end());
-    writer.add_array(value.key(), std::span<const int32_t>(narrow));
+template <class T>
+void add_kept(GgufWriter& writer, const GgufValue& value, const std::set<int64_t>& pruned) {
+  const auto kept = std::make_unique<T[]>(value.size());
+  size_t n_kept = 0;
+  for (size_t i = 0; i < value.size(); ++i)
+    if (!pruned.contains(static_cast<int64_t>(i)))
+      std::memcpy(&kept[n_kept++], value.raw().data() + i * sizeof(T), sizeof(T));
+  writer.add_array(value.key(), std::span<const T>(kept.get(), n_kept));
+}
+
+// An array of numbers, one per layer, without those of the pruned layers.
+void add_without_layers(GgufWriter& writer, const GgufValue& value, const std::set<int64_t>& pruned) {
+  switch (value.element_type()) {
+    case GgufType::u8:
+      return add_kept<uint8_t>(writer, value, pruned);
+    case GgufType::i8:
+      return add_kept<int8_t>(writer, value, pruned);
+    case GgufType::u16:
+      return add_kept<uint16_t>(writer, value, pruned);
+    case GgufType::i16:
+      return add_kept<int16_t>(writer, value, pruned);
+    case GgufType::u32:
+      return add_kept<uint32_t>(writer, value, pruned);
+    case GgufType::i32:
+      return add_kept<int32_t>(writer, value, pruned);
+    case GgufType::u64:
+      return add_kept<uint64_t>(writer, value, pruned);
+    case GgufType::i64:
+      return add_kept<int64_t>(writer, value, pruned);
+    case GgufType::f32:
+      return add_kept<float>(writer, value, pruned);
+    case GgufType::f64:
+      return add_kept<double>(writer, value, pruned);
+    case GgufType::boolean:
+      return add_kept<bool>(writer, value, pruned);
+    case GgufType::string:
+    case GgufType::array:
+      break;
   }
-  return {};
+}
+
+// {arch}.rope.* arrays are no lists of layers: rope.dimension_sections has four entries in any model.
+bool is_per_layer(const GgufValue& value, const std::string& arch, uint64_t n_layer) {
+  return value.is_array() && value.size() == n_layer && value.element_type() != GgufType::string &&
+         value.key().starts_with(arch + ".") && !value.key().starts_with(arch + ".rope.");
 }
 
 bool is_replaced(std::string_view key, const QuantizeOptions& options, const std::vector<KvOverride>& overrides) {
@@ -131,12 +158,10 @@ Result<void> add_metadata(GgufWriter& writer, const GgufFile& file, const Quanti
   const uint64_t n_layer = pruned.empty() ? 0 : TRY(file.get_u64(layers_key, 1, 1u << 16));
   for (const GgufValue& value : file.values()) {
     if (is_replaced(value.key(), options, overrides)) continue;
-    const bool is_per_layer = !pruned.empty() && value.is_array() && value.size() == n_layer &&
-                              value.key().starts_with(arch + ".") && value.element_type() != GgufType::string;
     if (!pruned.empty() && value.key() == layers_key)
       writer.add(layers_key, static_cast<uint32_t>(n_layer - pruned.size()));
-    else if (is_per_layer)
-      TRY(add_without_layers(writer, value, pruned));
+    else if (!pruned.empty() && is_per_layer(value, arch, n_layer))
+      add_without_layers(writer, value, pruned);
     else
       writer.add(value);
   }

@@ -14,7 +14,8 @@ namespace tokamak {
 // Adds every entry to the writer except those of splitting:
 //   general.file_type, general.quantization_version (not for COPY), quantize.imatrix.{file,dataset,entries_count,
 //   chunks_count} (with an imatrix); {arch}.block_count and per-layer arrays when layers are pruned; then override_kv,
-//   "KEY=TYPE:VALUE" with TYPE int (i64), float (f32... as the key's old type if that is a number), bool or str.
+//   "KEY=TYPE:VALUE" with TYPE int (in the type of the entry it replaces, else u32 or i64), float (f32, or f64 where
+//   it replaces one), bool or str.
 // Errors: bad_argument naming a wrong --override-kv.
 Result<void> add_metadata(GgufWriter& writer, const GgufFile& file, const QuantizeOptions& options,
                           const std::vector<std::string>& override_kv);

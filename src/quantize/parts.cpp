@@ -54,6 +54,7 @@ Result<void> write_together(const std::vector<PartFile>& parts) {
   for (const PartFile& part : parts) {
     OutputFile& file = files.emplace_back(TRY(OutputFile::create(part.path)));
     TRY(part.writer.write_to([&file](std::span<const std::byte> bytes) { return file.write(bytes); }));
+    TRY(file.finish());
   }
   for (OutputFile& file : files) TRY(file.commit());
   return {};

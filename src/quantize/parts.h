@@ -18,8 +18,8 @@ struct PartFile {
   GgufWriter writer;
 };
 
-// Writes every file beside its target and renames them all at the end: an error before that leaves no trace. Errors:
-// those of the writers and of OutputFile.
+// Writes every file beside its target, one open at a time, and renames them all when the last is on the disk: an error
+// before that leaves no trace. Errors: those of the writers and of OutputFile.
 Result<void> write_together(const std::vector<PartFile>& parts);
 
 // split.no, split.count and split.tensors.count.

@@ -25,16 +25,16 @@ class Runner {
   }
 
   Result<void> write() {
-    const size_t n_parts = run_.keep_split ? file_.n_parts() : 1;
+    const std::vector<std::filesystem::path> paths = output_paths(file_, run_);
+    const size_t n_parts = paths.size();
     std::vector<PartFile> parts(n_parts);
     TRY(add_metadata(parts[0].writer, file_, options_, run_.override_kv));
     size_t n_tensors = 0;
     for (size_t i = 0; i < plan_.tensors.size(); ++i)
       n_tensors += add_tensor(parts[n_parts == 1 ? 0 : source_of(plan_.tensors[i]).part].writer, i);
     for (size_t p = 0; p < n_parts; ++p) {
-      parts[p].path = run_.out;
+      parts[p].path = paths[p];
       if (n_parts == 1) continue;
-      parts[p].path = split_part_path(part_prefix(run_.out), static_cast<uint32_t>(p), static_cast<uint32_t>(n_parts));
       add_split_keys(parts[p].writer, p, n_parts, n_tensors);
       if (p > 0 && file_.has(kAlignmentKey)) parts[p].writer.add(*file_.find(kAlignmentKey));
     }
@@ -118,6 +118,14 @@ class Runner {
   int64_t n_total_ = 0, n_done_ = 0;
 };
 }  // namespace
+
+std::vector<std::filesystem::path> output_paths(const GgufFile& file, const QuantizeRun& run) {
+  if (!run.keep_split || file.n_parts() == 1) return {run.out};
+  const auto n_parts = static_cast<uint32_t>(file.n_parts());
+  std::vector<std::filesystem::path> paths;
+  for (uint32_t p = 0; p < n_parts; ++p) paths.push_back(split_part_path(part_prefix(run.out), p, n_parts));
+  return paths;
+}
 
 Result<void> quantize(const GgufFile& file, const Plan& plan, const QuantizeOptions& options, const QuantizeRun& run) {
   const auto pool = TRY(ThreadPool::create(run.n_threads));

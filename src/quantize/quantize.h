@@ -21,8 +21,11 @@ struct QuantizeRun {
   std::function<bool(double fraction)> progress;  // 0 to 1; false: stop with `cancelled`
 };
 
+// The files that a run writes: `out`, or the parts.
+std::vector<std::filesystem::path> output_paths(const GgufFile& file, const QuantizeRun& run);
+
 // Memory: two chunks of 4 million weights and a row per thread; the source is mapped, and its pages are given back.
-// Call check_not_same_file first. Errors: bad_tensor (inf or NaN: tensor
+// Call check_not_same_file for each output first. Errors: bad_tensor (inf or NaN: tensor
 // and row), those of add_metadata, OutputFile and ThreadPool::create, cancelled.
 Result<void> quantize(const GgufFile& file, const Plan& plan, const QuantizeOptions& options, const QuantizeRun& run);
 

@@ -55,6 +55,7 @@ TEST(Imatrix, WhatIsWrittenIsRead) {
   EXPECT_THAT(read->datasets, ElementsAre("wiki.txt", "more.txt"));
   EXPECT_EQ(read->n_chunks, 7u);
   EXPECT_EQ(read->chunk_size, 512u);
+  EXPECT_FALSE(read->counts_chunks);
   ASSERT_EQ(read->entries.size(), 2u);
   EXPECT_EQ(read->entries[0].name, "a.weight");
   EXPECT_THAT(read->find("a.weight")->sums, ElementsAre(3, 6, 0, 0));
@@ -81,6 +82,7 @@ TEST(Imatrix, ReadsTheOlderFormWithAndWithoutItsTail) {
     EXPECT_THAT(*imatrix_means(*read, *read->find("a.weight"), 1, 2), ElementsAre(1, 2));
     EXPECT_EQ(read->n_chunks, has_tail ? 9u : 0u);
     EXPECT_EQ(read->datasets.size(), has_tail ? 1u : 0u);
+    EXPECT_TRUE(read->counts_chunks);
   }
 }
 

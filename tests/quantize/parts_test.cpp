@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
+#include <fstream>
 
 #include "quantize/model_helpers.h"
 
@@ -81,6 +84,47 @@ TEST(Parts, CancellingLeavesNothing) {
       split_model(file, parts, (scratch() / "stopped").string(), [](double fraction) { return fraction < 0.7; });
   EXPECT_EQ(stopped.error().code, ErrorCode::cancelled);
   EXPECT_THAT(leftovers(scratch() / "stopped"), IsEmpty());
+}
+
+// Each part writes `n_bytes` more than the last: a file size limit hits the later ones.
+std::vector<PartFile> growing_parts(size_t n_parts, const std::string& prefix, std::span<const std::byte> bytes) {
+  std::vector<PartFile> parts(n_parts);
+  for (size_t p = 0; p < n_parts; ++p) {
+    parts[p].path = scratch() / (prefix + std::to_string(p));
+    parts[p].writer.add("general.architecture", "llama");
+    parts[p].writer.add_tensor("x", DType::f32, Shape{static_cast<int64_t>((p + 1) * 1000)},
+                               bytes.first((p + 1) * 4000));
+  }
+  return parts;
+}
+
+TEST(Parts, AFullDiskAtALaterPartLeavesTheOldSet) {
+  const std::vector<std::byte> bytes(12000);
+  for (size_t p = 0; p < 3; ++p) std::ofstream(scratch() / ("set" + std::to_string(p))) << "old";
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{10000, before.rlim_max};  // the third part does not fit
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto refused = write_together(growing_parts(3, "set", bytes));
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, old_handler);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::no_space);
+  EXPECT_EQ(leftovers(scratch() / "set").size(), 3u);
+  for (size_t p = 0; p < 3; ++p) EXPECT_EQ(std::filesystem::file_size(scratch() / ("set" + std::to_string(p))), 3u);
+}
+
+TEST(Parts, MoreThanFilesMayBeOpen) {
+  const std::vector<std::byte> bytes(160000);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{24, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto written = write_together(growing_parts(40, "open", bytes));
+  setrlimit(RLIMIT_NOFILE, &before);
+  ASSERT_TRUE(written) << written.error().message();
+  EXPECT_EQ(leftovers(scratch() / "open").size(), 40u);
 }
 
 TEST(Parts, TooManyAreRefused) {

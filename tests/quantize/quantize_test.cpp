@@ -216,6 +216,9 @@ TEST(Quantize, KeepsTheSplitOfTheSource) {
   EXPECT_EQ(GgufFile::open(to.out)->n_parts(), 1u);
   EXPECT_FALSE(GgufFile::open(to.out)->has("split.count"));
   const GgufFile split = *GgufFile::open(first);
+  EXPECT_EQ(output_paths(split, {.out = scratch() / "parts.gguf", .keep_split = true})[1],
+            scratch() / "parts-00002-of-00003.gguf");
+  EXPECT_THAT(output_paths(whole, {.out = "x.gguf", .keep_split = true}), ElementsAre("x.gguf"));
   EXPECT_FALSE(check_not_same_file(first, split, scratch() / "parts-00003-of-00003.gguf"));
 }
 
