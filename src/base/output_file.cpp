@@ -13,6 +13,7 @@ namespace tokamak {
 
 namespace {
 constexpr size_t kPendingBytes = size_t{1} << 20;
+constexpr int kMaxTemporaries = 1000;  // of one process number and target; more than one only after crashes
 
 bool means_no_space(int error_number) {
   return error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG;
@@ -21,14 +22,13 @@ bool means_no_space(int error_number) {
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
     : target_(std::move(other.target_)),
-      temporary_(std::move(other.temporary_)),
+      temporary_(std::exchange(other.temporary_, {})),
       fd_(std::exchange(other.fd_, -1)),
       pending_(std::move(other.pending_)) {}
 
 OutputFile::~OutputFile() {
-  if (fd_ < 0) return;
-  ::close(fd_);
-  ::unlink(temporary_.c_str());
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 Error OutputFile::failed(const char* action, int error_number) const {
@@ -46,6 +46,18 @@ Error OutputFile::failed(const char* action, int error_number) const {
                .hint = missing ? "create the folder first" : ""};
 }
 
+// Process numbers are not unique among containers that share a folder: a name that exists is another's.
+Result<void> OutputFile::open_temporary() {
+  for (int i = 0; fd_ < 0; ++i) {
+    std::filesystem::path name = target_;
+    name += fmt::format(".partial-{}-{}", ::getpid(), i);
+    fd_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd_ < 0 && (errno != EEXIST || i == kMaxTemporaries)) return failed("create", errno);
+    if (fd_ >= 0) temporary_ = std::move(name);
+  }
+  return {};
+}
+
 Result<OutputFile> OutputFile::create(const std::filesystem::path& target) {
   OutputFile file;
   std::error_code no_link;
@@ -59,10 +71,7 @@ Result<OutputFile> OutputFile::create(const std::filesystem::path& target) {
                  .what = S_ISDIR(info.st_mode) ? "is a folder, not a file" : "is not a regular file",
                  .where = target.string(),
                  .hint = "name a file"};
-  file.temporary_ = file.target_;
-  file.temporary_ += fmt::format(".partial-{}", ::getpid());
-  file.fd_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (file.fd_ < 0) return file.failed("create", errno);
+  TRY(file.open_temporary());
   if (exists && ::fchmod(file.fd_, info.st_mode & 07777) != 0) return file.failed("create", errno);  // private stays so
   return file;
 }
@@ -87,12 +96,19 @@ Result<void> OutputFile::write(std::span<const std::byte> bytes) {
   return {};
 }
 
-Result<void> OutputFile::commit() {
+Result<void> OutputFile::finish() {
+  if (fd_ < 0) return {};
   TRY(write_all(pending_));
-  pending_.clear();
+  pending_ = {};
   if (::fsync(fd_) != 0) return failed("write", errno);
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0) return failed("rename", errno);
   ::close(std::exchange(fd_, -1));
+  return {};
+}
+
+Result<void> OutputFile::commit() {
+  TRY(finish());
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) return failed("rename", errno);
+  temporary_.clear();
   return {};
 }
 

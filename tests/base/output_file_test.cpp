@@ -96,6 +96,43 @@ TEST_F(OutputFileTest, ErrorsNameThePath) {
   }
 }
 
+TEST_F(OutputFileTest, FinishedItIsOnTheDiskAndTheTargetIsUntouched) {
+  const auto path = folder_ / "a";
+  ASSERT_TRUE(save(path, "old"));
+  const std::string_view text = "new";
+  for (const bool is_kept : {false, true}) {
+    auto file = OutputFile::create(path);
+    ASSERT_TRUE(file);
+    ASSERT_TRUE(file->write(std::as_bytes(std::span(text))));
+    ASSERT_TRUE(file->finish());
+    EXPECT_EQ(n_files(), 2u);
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      EXPECT_EQ(read(entry.path()), entry.path() == path ? "old" : "new");
+    }
+    if (is_kept) {
+      ASSERT_TRUE(file->commit());
+    }
+  }
+  EXPECT_EQ(read(path), "new");
+  EXPECT_EQ(n_files(), 1u);
+}
+
+TEST_F(OutputFileTest, ATemporaryOfAnotherIsLeftAlone) {
+  const auto path = folder_ / "a";
+  fs::path name;
+  {
+    const auto other = OutputFile::create(path);
+    ASSERT_TRUE(other);
+    name = fs::directory_iterator(folder_)->path();
+  }
+  // As a process with our number in another container would have it.
+  std::ofstream(name, std::ios::binary) << "of another";
+  ASSERT_TRUE(save(path, "mine"));
+  EXPECT_EQ(read(path), "mine");
+  EXPECT_EQ(read(name), "of another");
+  EXPECT_EQ(n_files(), 2u);
+}
+
 TEST_F(OutputFileTest, AFullDiskChangesNothing) {
   const auto path = folder_ / "a";
   ASSERT_TRUE(save(path, "old"));
