@@ -27,7 +27,7 @@ constexpr auto kKeys = std::to_array<CheckpointKey>({
 });
 
 constexpr CheckpointTensor kEmbedding{"model.embed_tokens", "token_embd", vocab, embd};
-constexpr CheckpointTensor kHead{"lm_head", "output", vocab, embd, WeightChange::none, true};  // absent when tied
+constexpr CheckpointTensor kHead{"lm_head", "output", vocab, embd};  // absent when tied
 constexpr CheckpointTensor kGate{"model.layers.{}.mlp.gate_proj", "blk.{}.ffn_gate", ff, embd};
 constexpr CheckpointTensor kUp{"model.layers.{}.mlp.up_proj", "blk.{}.ffn_up", ff, embd};
 constexpr CheckpointTensor kDown{"model.layers.{}.mlp.down_proj", "blk.{}.ffn_down", embd, ff};
@@ -83,23 +83,25 @@ constexpr auto kGemma3 = std::to_array<CheckpointTensor>({
 // Of the classes in transformers 5.24.
 constexpr auto kLlamaDefaults =
     std::to_array<ConfigDefault>({{"vocab_size", 32000}, {"max_position_embeddings", 2048}, {"rms_norm_eps", 1e-6}});
-constexpr auto kMistralDefaults = std::to_array<ConfigDefault>(
-    {{"vocab_size", 32000}, {"max_position_embeddings", 131072}, {"num_key_value_heads", 8}, {"rms_norm_eps", 1e-6}});
-constexpr auto kSmolLm3Defaults = std::to_array<ConfigDefault>({{"vocab_size", 128256},
-                                                                {"max_position_embeddings", 32768},
-                                                                {"num_key_value_heads", 4},
+constexpr auto kMistralDefaults = std::to_array<ConfigDefault>({{"vocab_size", 32000},
+                                                                {"max_position_embeddings", 131072},
+                                                                {"num_key_value_heads", 8},
                                                                 {"rms_norm_eps", 1e-6},
-                                                                {"no_rope_layer_interval", 4}});
+                                                                {"sliding_window", 4096}});
+constexpr auto kSmolLm3Defaults = std::to_array<ConfigDefault>(
+    {{"vocab_size", 128256}, {"max_position_embeddings", 32768}, {"num_key_value_heads", 4}, {"rms_norm_eps", 1e-6}});
 constexpr auto kQwen2Defaults = std::to_array<ConfigDefault>({{"vocab_size", 151936},
                                                               {"max_position_embeddings", 32768},
                                                               {"num_key_value_heads", 32},
                                                               {"rms_norm_eps", 1e-6},
+                                                              {"sliding_window", 4096},
                                                               {"max_window_layers", 28}});
 constexpr auto kQwen3Defaults = std::to_array<ConfigDefault>({{"vocab_size", 151936},
                                                               {"max_position_embeddings", 32768},
                                                               {"num_key_value_heads", 32},
                                                               {"head_dim", 128},
                                                               {"rms_norm_eps", 1e-6},
+                                                              {"sliding_window", 4096},
                                                               {"max_window_layers", 28}});
 constexpr auto kGemma3Defaults = std::to_array<ConfigDefault>({{"vocab_size", 262208},
                                                                {"max_position_embeddings", 131072},

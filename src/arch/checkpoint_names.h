@@ -22,7 +22,6 @@ struct CheckpointTensor {
   std::string_view hf, gguf;  // "{}" stands for the layer's number
   Dim rows, cols = Dim::none;
   WeightChange change = WeightChange::none;
-  bool optional = false;
 };
 
 enum class KeyType : uint8_t { u32, f32 };
@@ -63,8 +62,9 @@ struct CheckpointFamily {
   double rope_theta;                          // default
   bool rope_by_layer_type = false;            // one rope for full and one for sliding layers
   Windows windows = Windows::none;
-  int64_t window_period = 0;   // without layer_types: every n-th layer is full; 0: see max_window_layers
-  int64_t nope_interval = 0;   // every n-th layer has no rope (part of the recipe); 0: all have
+  int64_t window_period = 0;  // without layer_types: every n-th layer is full
+  // Every n-th layer has no rope (part of the recipe), and without layer_types it is the sliding one; 0: all have rope.
+  int64_t nope_interval = 0;
   std::string_view pre_names;  // preferred values of tokenizer.ggml.pre among equal ones
 };
 
