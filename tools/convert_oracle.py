@@ -141,7 +141,7 @@ CASES = {
     "mistral": Case("mistral", arch.sizes(40, 4, 2, 14, 44, 2, False, sliding_window=None, **arch.rope(1e6)),
                     lambda: sentencepiece_like(390, True), pre="default"),
     "mistral_window": Case("mistral", arch.sizes(40, 4, 2, 14, 44, 2, False, sliding_window=7, **arch.rope(1e6)),
-                           lambda: sentencepiece_like(390, True), pre="default"),
+                           lambda: sentencepiece_like(390, True), fixture=True, pre="default"),
     "smollm3": Case("smollm3", arch.sizes(36, 6, 2, 8, 44, 8, True, attention_bias=True, **arch.rope(5000000.0)),
                     lambda: byte_level(390, LLAMA3), fixture=True, pre="smaug-bpe"),
     "qwen2": Case("qwen2", arch.sizes(42, 6, 2, 8, 76, 2, True, **arch.rope(1000000.0)),
