@@ -1,4 +1,4 @@
-// Levels (see scale_search.h) that are not evenly spaced, for the encoders of IQ4 and the four-bit floats.
+// Levels (see scale_search.h) that are not evenly spaced, for encoders of types whose codes look up a table.
 #pragma once
 
 #include <array>
