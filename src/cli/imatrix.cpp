@@ -85,7 +85,10 @@ Result<int> imatrix_command(const Arguments& arguments) {
   TRY(check_first_chunk(first_chunk, text.n_chunks()));
 
   ImatrixCollector collector(values.flag("--process-output"));
-  for (const ImatrixFile& file : in_files) TRY(collector.merge(file));
+  for (const ImatrixFile& file : in_files) {
+    TRY(check_same_model(file, model->file()));
+    TRY(collector.merge(file));
+  }
   collector.add_dataset(values.text("--file"));
   SessionOptions options = TRY(chunk_session_options(values, *model, text.n_ctx));
   options.compile.matmul_observer = collector.observer();

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
+#include "quantize/encode_tensor.h"
+
 namespace tokamak {
 
 namespace {
@@ -30,6 +33,22 @@ Result<void> run_chunk(Session& session, std::span<const int32_t> tokens, int64_
 }
 }  // namespace
 
+Result<void> check_same_model(const ImatrixFile& imatrix, const GgufFile& model) {
+  for (const ImatrixEntry& entry : imatrix.entries) {
+    const GgufTensor* tensor = model.find_tensor(entry.name);
+    if (tensor && tensor->shape.row_elems() == entry.row_elems &&
+        n_matrices(tensor->shape) == static_cast<int64_t>(entry.counts.size()))
+      continue;
+    return Error{.code = ErrorCode::bad_argument,
+                 .what = !tensor ? fmt::format("the model has no tensor {}", entry.name)
+                                 : fmt::format("{} is {} in the model, and here {} x {} columns", entry.name,
+                                               tensor->shape.to_string(), entry.counts.size(), entry.row_elems),
+                 .where = imatrix.path,
+                 .hint = "go on with an importance matrix of this model"};
+  }
+  return {};
+}
+
 MatmulObserver ImatrixCollector::observer() {
   return [this](const MatmulInput& input) { observe(input); };
 }
@@ -44,7 +63,8 @@ void ImatrixCollector::observe(const MatmulInput& input) {
     entry.sums.resize(static_cast<size_t>(input.k));
     entry.counts.resize(1);
   }
-  const auto k = static_cast<size_t>(std::min(input.k, entry.row_elems));
+  CHECK(entry.row_elems == input.k && entry.counts.size() == 1, input.weight, entry.row_elems, entry.counts.size());
+  const auto k = static_cast<size_t>(input.k);
   double* sums = entry.sums.data();
   for (int64_t r = 0; r < input.n_rows; ++r) {
     const float* x = input.x + r * input.row_stride_elems;
@@ -54,7 +74,7 @@ void ImatrixCollector::observe(const MatmulInput& input) {
 }
 
 Result<void> ImatrixCollector::merge(const ImatrixFile& earlier) {
-  const double scale = earlier.chunk_size == 0 ? kDatChunkSize : 1;
+  const double scale = earlier.counts_chunks ? kDatChunkSize : 1;
   for (const ImatrixEntry& from : earlier.entries) {
     Entry& to = entries_[from.name];
     if (to.sums.empty()) {

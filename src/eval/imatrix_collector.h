@@ -16,8 +16,11 @@
 
 namespace tokamak {
 
-// Chunk size of a .dat file, which does not say it: its counts are chunks, those of GGUF files tokens.
+// Chunk size of a .dat file, which does not say it: see ImatrixFile::counts_chunks.
 inline constexpr uint32_t kDatChunkSize = 512;
+
+// Whether every entry is of a tensor of this model. Errors: bad_argument, naming file and tensor.
+Result<void> check_same_model(const ImatrixFile& imatrix, const GgufFile& model);
 
 // Sums in f64, in the order of the tokens: equal for any batch and thread count. One thread at a time.
 class ImatrixCollector {
@@ -27,7 +30,7 @@ class ImatrixCollector {
   ImatrixCollector(const ImatrixCollector&) = delete;
   ImatrixCollector& operator=(const ImatrixCollector&) = delete;
 
-  // For CompileOptions::matmul_observer; refers to this collector.
+  // For CompileOptions::matmul_observer; refers to this collector. What was merged before is of the observed model.
   MatmulObserver observer();
   // Adds what an earlier run or another text gave. Errors: bad_argument, naming file and tensor, when a tensor has
   // other columns than here.

@@ -170,7 +170,10 @@ TEST(ImatrixCollector, MergesOlderFilesByTokens) {
   ImatrixFile gguf{
       .entries = {{"blk.0.attn_q.weight", 2, {30, 60}, {10}}}, .datasets = {"a"}, .n_chunks = 1, .chunk_size = 10};
   // The older form counts chunks of 512 tokens.
-  const ImatrixFile dat{.entries = {{"blk.0.attn_q.weight", 2, {2, 4}, {2}}}, .datasets = {"a", "b"}, .n_chunks = 2};
+  const ImatrixFile dat{.entries = {{"blk.0.attn_q.weight", 2, {2, 4}, {2}}},
+                        .datasets = {"a", "b"},
+                        .n_chunks = 2,
+                        .counts_chunks = true};
   ImatrixCollector collector(false);
   ASSERT_TRUE(collector.merge(gguf));
   ASSERT_TRUE(collector.merge(dat));
@@ -181,6 +184,12 @@ TEST(ImatrixCollector, MergesOlderFilesByTokens) {
   EXPECT_THAT(merged->datasets, testing::ElementsAre("a", "b"));
   EXPECT_EQ(merged->n_chunks, 3u);
 
+  // A GGUF file that does not say its chunk size counts tokens all the same.
+  ImatrixCollector unsaid(false);
+  gguf.chunk_size = 0;
+  ASSERT_TRUE(unsaid.merge(gguf));
+  EXPECT_THAT(unsaid.result(10)->entries[0].sums, testing::ElementsAre(30, 60));
+
   gguf.entries[0] = {"blk.0.attn_q.weight", 3, {1, 2, 3}, {1}};
   gguf.path = "other.gguf";
   const auto refused = collector.merge(gguf);
@@ -188,6 +197,22 @@ TEST(ImatrixCollector, MergesOlderFilesByTokens) {
   EXPECT_EQ(refused.error().code, ErrorCode::bad_argument);
   EXPECT_THAT(refused.error().message(), HasSubstr("other.gguf"));
   EXPECT_THAT(refused.error().message(), HasSubstr("blk.0.attn_q.weight has 3 values here and 2 elsewhere"));
+}
+
+TEST(ImatrixCollector, FilesOfAnotherModelAreRefused) {
+  const GgufFile model = *GgufFile::open(test::write_tiny_model({}));
+  const auto error_of = [&](ImatrixEntry entry) {
+    const ImatrixFile file{.entries = {std::move(entry)}, .path = "other.gguf"};
+    const auto checked = check_same_model(file, model);
+    EXPECT_TRUE(checked || checked.error().code == ErrorCode::bad_argument);
+    return checked ? "" : checked.error().message();
+  };
+  EXPECT_EQ(error_of({"blk.0.attn_q.weight", 256, std::vector<float>(256), {1}}), "");
+  EXPECT_THAT(error_of({"blk.9.attn_q.weight", 256, std::vector<float>(256), {1}}),
+              HasSubstr("other.gguf: the model has no tensor blk.9.attn_q.weight"));
+  EXPECT_THAT(error_of({"blk.0.attn_q.weight", 128, std::vector<float>(128), {1}}), HasSubstr("here 1 x 128 columns"));
+  EXPECT_THAT(error_of({"blk.0.attn_q.weight", 256, std::vector<float>(512), {1, 1}}),
+              HasSubstr("here 2 x 256 columns"));
 }
 
 }  // namespace
