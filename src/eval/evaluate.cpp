@@ -43,7 +43,8 @@ class Evaluator {
       TRY(std::move(scored));
       if (options_.base) options_.base->forget(chunk_idx);
       const double fraction = static_cast<double>(chunk_idx + 1) / static_cast<double>(text_.n_chunks());
-      if (options_.progress && !options_.progress(fraction, result(chunk_idx + 1, false)))
+      const bool go_on = !options_.progress || options_.progress(fraction, result(chunk_idx + 1, false));
+      if (!go_on && chunk_idx + 1 < text_.n_chunks())
         return Error{.code = ErrorCode::cancelled, .what = "the evaluation was cancelled"};
     }
     return result(text_.n_chunks(), true);

@@ -50,7 +50,7 @@ struct EvaluateOptions {
   LogitsWriter* save = nullptr;      // gets every row; its header's chunks are the text's. Not committed here
   const LogitsFile* base = nullptr;  // its chunks begin with the text's
   int64_t n_threads = 0;             // of the scores; 0: one per usable core
-  // After every chunk, with what is known by then; false: stop with `cancelled`.
+  // After every chunk, with what is known by then; false: stop with `cancelled`, unless it was the last one.
   std::function<bool(double fraction, const Evaluation& so_far)> progress;
 };
 

@@ -160,7 +160,7 @@ Result<LogitsRow> LogitsFile::read(int64_t chunk_idx, int64_t row_idx, std::span
   RowHeader head{};
   std::memcpy(&head, bytes, sizeof head);
   const std::byte* codes = bytes + sizeof head;
-  bool is_finite = std::isfinite(head.nll) && std::isfinite(head.lowest) &&
+  bool is_finite = std::isfinite(head.nll) && head.nll >= 0 && std::isfinite(head.lowest) &&
                    std::isfinite(head.lowest + head.step * static_cast<float>(kMaxCode));
   if (header_.type == LogitsType::f32) {
     std::memcpy(logits.data(), codes, logits.size_bytes());

@@ -9,7 +9,7 @@
 //   i32  tokens[n_chunks][n_ctx]                     as the model got them
 //   row  rows[n_chunks][n_scored(n_ctx)]             the positions that are scored, in order
 // A row is f64 nll, f32 lowest, f32 step, i32 top, i32 reserved (0), then the codes [n_vocab], f32 or u16:
-//   nll    -ln of the probability of the token that follows, from the exact logits
+//   nll    -ln of the probability of the token that follows, from the exact logits; >= 0
 //   top    the most probable token, from the exact logits
 //   logit  code (f32), or lowest + step * code (u16; lowest and step span the row, so the error is step / 2, below
 //          1e-3 for the usual span of 60)

@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 
 #include "base/thread_pool.h"
 #include "quant/codec.h"
-#include "quantize/plan.h"
+#include "quantize/encode_tensor.h"
 
 namespace tokamak {
 
@@ -38,16 +37,7 @@ void set_place(TensorError& tensor) {
 class TensorRows {
  public:
   static Result<TensorRows> of(const GgufFile& file, const GgufTensor& tensor) {
-    TensorRows out(tensor);
-    if (tensor.type != DType::nvfp4) return out;
-    const GgufTensor* scale = file.find_tensor(scale_name_of(tensor.name));
-    if (!scale) return out;
-    const auto n_mat = static_cast<uint64_t>(scale->shape.n_elements());
-    if (scale->type != DType::f32 || n_mat == 0 || static_cast<uint64_t>(tensor.shape.n_rows()) % n_mat != 0)
-      return Error{.code = ErrorCode::bad_tensor, .what = "does not fit its weight", .where = scale->name};
-    out.scales_.resize(n_mat);
-    std::memcpy(out.scales_.data(), scale->data.data(), n_mat * sizeof(float));
-    return out;
+    return TensorRows(tensor, TRY(weight_scales(file, tensor)));
   }
   void read(int64_t row, std::span<float> out) const {
     const uint64_t n_bytes = dtype_bytes(tensor_->type, out.size());
@@ -60,7 +50,7 @@ class TensorRows {
   }
 
  private:
-  explicit TensorRows(const GgufTensor& tensor) : tensor_(&tensor) {}
+  TensorRows(const GgufTensor& tensor, std::vector<float> scales) : tensor_(&tensor), scales_(std::move(scales)) {}
   const GgufTensor* tensor_;
   std::vector<float> scales_;  // one per matrix, or none
 };
@@ -100,7 +90,7 @@ Result<TensorError> compare_tensor(const GgufFile& file, const GgufTensor& tenso
                   .n_bytes = tensor.n_bytes};
   set_place(out);
   const int64_t n_rows = tensor.shape.n_rows(), row_elems = tensor.shape.row_elems();
-  const int64_t n_mat = tensor.shape.rank() > 2 ? n_rows / tensor.shape[-2] : 1;
+  const int64_t n_mat = n_matrices(tensor.shape);
   std::vector<float> importance;
   if (const ImatrixEntry* entry = imatrix ? imatrix->find(tensor.name) : nullptr)
     importance = TRY(imatrix_means(*imatrix, *entry, n_mat, row_elems));

@@ -36,9 +36,9 @@ struct CompareOptions {
   std::function<bool(double fraction)> progress;  // false: stop with `cancelled`
 };
 
-// Every tensor of two or more dimensions, those outside the layers first, then layer by layer in file order. NVFP4's
-// separate scales are applied. Errors: bad_argument when the base lacks a tensor or has it in another shape, or when
-// the imatrix is of another model; bad_tensor (values that are not finite); cancelled.
+// Every tensor of two or more dimensions, those outside the layers first, then layer by layer in file order. Scales
+// beside weights are applied. Errors: bad_argument when the base lacks a tensor or has it in another shape, or when the
+// imatrix is of another model; bad_tensor (values that are not finite; a scale that does not fit); cancelled.
 Result<std::vector<TensorError>> compare_tensors(const GgufFile& file, const GgufFile& base,
                                                  const CompareOptions& options);
 

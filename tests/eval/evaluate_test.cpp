@@ -170,6 +170,11 @@ TEST(Evaluate, CancelsAfterAChunkAndTellsWhatIsKnown) {
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, ErrorCode::cancelled);
   EXPECT_EQ(n_known, 2 * n_scored(kCtx));
+  // Nothing is left to stop after the last chunk.
+  const auto whole =
+      evaluate(*session, text_of(), {.progress = [](double fraction, const Evaluation&) { return fraction < 1; }});
+  ASSERT_TRUE(whole) << whole.error().message();
+  EXPECT_EQ(whole->n_chunks, kChunks);
 }
 
 TEST(Evaluate, LogitsThatAreNotFiniteAreRefused) {

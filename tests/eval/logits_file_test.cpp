@@ -128,8 +128,11 @@ TEST(LogitsFile, DamageIsOneSentence) {
 TEST(LogitsFile, DamagedRowsAreFoundWhenRead) {
   const std::string good = test::read_bytes(write_file(header_of(LogitsType::f32), "good.logits"));
   const uint32_t nan = 0x7fc00000;
-  for (const auto& [offset, value] : std::vector<std::pair<size_t, uint32_t>>{
-           {kFirstRow + 4, 0x7ff00000}, {kFirstRow + 8, nan}, {kFirstRow + 16, kVocab}, {kFirstRow + 24, nan}}) {
+  for (const auto& [offset, value] : std::vector<std::pair<size_t, uint32_t>>{{kFirstRow + 4, 0x7ff00000},
+                                                                              {kFirstRow + 4, 0xc0900000},
+                                                                              {kFirstRow + 8, nan},
+                                                                              {kFirstRow + 16, kVocab},
+                                                                              {kFirstRow + 24, nan}}) {
     const auto path = test::scratch_file("bad_row.logits");
     test::write_bytes(path, patched(good, offset, value));
     const auto file = LogitsFile::open(path);

@@ -128,7 +128,7 @@ TEST(TensorErrors, ImportanceWeighsColumns) {
   EXPECT_FALSE(compare_tensors(file, base_file, {.imatrix = &imatrix}));
 }
 
-TEST(TensorErrors, ScalesOfNvfp4Count) {
+TEST(TensorErrors, ScalesBesideWeightsCount) {
   std::vector<float> base = wave(128), half = base;
   for (float& x : half) x /= 2;
   const GgufFile base_file = file_of({{"blk.0.ffn_up.weight", DType::f32, {2, 64}, base}}, "base.gguf");
@@ -138,6 +138,20 @@ TEST(TensorErrors, ScalesOfNvfp4Count) {
   const auto got = compare_tensors(scaled, base_file, {});
   ASSERT_TRUE(got) << got.error().message();
   EXPECT_LT(got->front().relative_rmse(), 0.15) << "without the scale it would be above 0.5";
+
+  // Of any type, one per matrix of a stack.
+  std::vector<float> stacked = half;
+  for (size_t i = 64; i < 128; ++i) stacked[i] /= 4;
+  const TestTensor scales{"blk.0.ffn_up_exps.scale", DType::f32, {2}, {2, 8}};
+  const TestTensor stack{"blk.0.ffn_up_exps.weight", DType::f32, {2, 1, 64}, stacked};
+  const auto experts =
+      compare_tensors(file_of({stack, scales}, "stack.gguf"),
+                      file_of({{"blk.0.ffn_up_exps.weight", DType::f32, {2, 1, 64}, base}}, "base_stack.gguf"), {});
+  ASSERT_TRUE(experts) << experts.error().message();
+  EXPECT_LT(experts->front().relative_rmse(), 1e-6);
+  const TestTensor three{"blk.0.ffn_up_exps.scale", DType::f32, {3}, {1, 2, 3}};
+  const auto refused = compare_tensors(file_of({stack, three}, "three.gguf"), base_file, {});
+  ASSERT_FALSE(refused);
 }
 
 TEST(TensorErrors, RefusesAnotherModel) {
