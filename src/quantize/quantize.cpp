@@ -63,7 +63,7 @@ class Runner {
     if (planned.type == source.type) {
       TRY(encoder_.copy(source, sink, progress));
     } else {
-      std::vector<float> importance, factors = TRY(source_factors(source));
+      std::vector<float> importance, factors = TRY(weight_scales(file_, source));
       if (planned.importance)
         importance = TRY(
             imatrix_means(*options_.imatrix, *planned.importance, n_matrices(source.shape), source.shape.row_elems()));
@@ -72,21 +72,6 @@ class Runner {
     }
     file_.forget(source);
     return {};
-  }
-
-  // What the source's values must be multiplied with: its own NVFP4 scale, per matrix; or nothing.
-  Result<std::vector<float>> source_factors(const GgufTensor& source) const {
-    const GgufTensor* scale = file_.find_tensor(scale_name_of(source.name));
-    if (!scale) return std::vector<float>();
-    const auto n_mat = n_matrices(source.shape);
-    if (scale->type != DType::f32 || (scale->shape.n_elements() != 1 && scale->shape.n_elements() != n_mat))
-      return Error{.code = ErrorCode::bad_tensor,
-                   .what = fmt::format("must be F32 with 1 or {} values", n_mat),
-                   .where = fmt::format("tensor {}", scale->name)};
-    std::vector<float> factors(static_cast<size_t>(n_mat));
-    const auto* values = reinterpret_cast<const float*>(scale->data.data());
-    for (size_t m = 0; m < factors.size(); ++m) factors[m] = values[scale->shape.n_elements() == 1 ? 0 : m];
-    return factors;
   }
 
   // Per matrix the scale that puts its largest value at the top of NVFP4's range; factors takes the inverse in.
