@@ -101,6 +101,15 @@ uint64_t varint_field(std::span<const std::byte> bytes, uint64_t number, uint64_
   return fallback;
 }
 
+// Whether the bytes field `number` of a message is there and not empty.
+bool has_bytes(std::span<const std::byte> bytes, uint64_t number) {
+  bool found = false;
+  Fields fields(bytes);
+  for (Field field; fields.next(field);)
+    found |= field.number == number && field.wire == Wire::bytes && !field.bytes.empty();
+  return found;
+}
+
 }  // namespace
 
 Result<SentencePieceModel> parse_sentencepiece(std::span<const std::byte> bytes, const std::string& where) {
@@ -119,8 +128,11 @@ Result<SentencePieceModel> parse_sentencepiece(std::span<const std::byte> bytes,
       if (!piece) return bad(fmt::format("piece {} before byte {} is malformed", model.pieces.size(), fields.offset()));
       model.pieces.push_back(*std::move(piece));
     }
-    if (field.number == 2) model.is_bpe = varint_field(field.bytes, 3, 1) == 2;            // trainer_spec.model_type
-    if (field.number == 3) model.add_dummy_prefix = varint_field(field.bytes, 3, 1) != 0;  // normalizer_spec
+    if (field.number == 2) model.is_bpe = varint_field(field.bytes, 3, 1) == 2;  // trainer_spec.model_type
+    if (field.number == 3) {                                                     // normalizer_spec
+      model.add_dummy_prefix = varint_field(field.bytes, 3, 1) != 0;
+      model.has_charsmap = has_bytes(field.bytes, 2);  // precompiled_charsmap
+    }
   }
   if (!fields.ok()) return bad(fmt::format("malformed at byte {}", fields.offset()));
   if (model.pieces.empty()) return bad("it holds no pieces");

@@ -21,6 +21,7 @@ struct SentencePieceModel {
   std::vector<SentencePiece> pieces;  // by id
   bool is_bpe = false;                // the default kind is unigram
   bool add_dummy_prefix = true;       // a space in front of every text
+  bool has_charsmap = false;          // texts are rewritten by a table (NFKC, lower case) before they are cut
 };
 
 // Memory grows with the pieces really present. Errors: bad_file, with the byte offset.

@@ -51,7 +51,11 @@ Result<VocabSource> read_tables(const Files& files, VocabKind& kind, TokenizerTa
   if (kind == VocabKind::sentencepiece && has_pieces) {
     const MappedFile file = TRY(MappedFile::open(files.folder / "tokenizer.model"));
     const std::string where = files.where("tokenizer.model");
-    return vocab_of_pieces(TRY(parse_sentencepiece(file.bytes(), where)), where);
+    const SentencePieceModel model = TRY(parse_sentencepiece(file.bytes(), where));
+    if (model.has_charsmap && files.tokenizer.is_null())  // else tokenizer.json has told what is done to texts
+      tables.notes.push_back(
+          "tokenizer.model rewrites texts by a table that this engine does not apply: some are cut otherwise");
+    return vocab_of_pieces(model, where);
   }
   VocabSource vocab = TRY(read_bpe_model(files.tokenizer, kind, tables.notes, files.where("tokenizer.json")));
   if (kind == VocabKind::sentencepiece) vocab.add_space_prefix = adds_space_prefix(files.tokenizer);

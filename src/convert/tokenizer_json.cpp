@@ -97,6 +97,24 @@ void set_scores(VocabSource& vocab, std::vector<std::string>& notes) {
   if (!in_order) notes.push_back("the order of the merges is no order of scores: some texts may be cut otherwise");
 }
 
+// Of a SentencePiece-like tokenizer: the engine writes spaces as U+2581, perhaps one in front, and changes nothing
+// else.
+Result<void> check_normalizers(const Json& json, const std::string& where) {
+  for (const Json* node : flatten_sequence(json, "normalizer")) {
+    const std::string_view type = node_type(*node);
+    const Json* pattern = member(*node, "pattern", Json::value_t::object);
+    const bool escapes_spaces = type == "Replace" && pattern != nullptr && text_of(*pattern, "String") == " " &&
+                                text_of(*node, "content") == kSpaceMark;
+    const bool adds_space = type == "Prepend" && text_of(*node, "prepend") == kSpaceMark;
+    if (!escapes_spaces && !adds_space)
+      return Error{.code = ErrorCode::unsupported,
+                   .what = fmt::format("normalizer '{}' is not known to this engine", type),
+                   .where = where + ": normalizer",
+                   .hint = "SentencePiece BPE that replaces nothing but spaces is supported"};
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<VocabKind> kind_of_tokenizer(const Json& json, const std::string& where) {
@@ -113,7 +131,10 @@ Result<VocabKind> kind_of_tokenizer(const Json& json, const std::string& where) 
     return VocabKind::byte_bpe;
   const bool escapes = has_node(json, "normalizer", "Replace") || has_node(json, "normalizer", "Prepend") ||
                        has_node(json, "pre_tokenizer", "Metaspace");
-  if (escapes) return VocabKind::sentencepiece;
+  if (escapes) {
+    TRY(check_normalizers(json, where));
+    return VocabKind::sentencepiece;
+  }
   return Error{.code = ErrorCode::unsupported,
                .what = "this BPE works neither on bytes nor on SentencePiece pieces",
                .where = where + ": pre_tokenizer"};

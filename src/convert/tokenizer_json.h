@@ -20,7 +20,8 @@ struct AddedToken {
 
 enum class VocabKind : uint8_t { byte_bpe, sentencepiece };
 
-// Byte-level BPE, or BPE over SentencePiece-like pieces (spaces written as U+2581). Errors: unsupported.
+// Byte-level BPE, or BPE over SentencePiece-like pieces (spaces written as U+2581). Errors: unsupported
+// (another kind; a normalizer that the engine does not apply).
 Result<VocabKind> kind_of_tokenizer(const Json& json, const std::string& where);
 
 // Tokens, types and merges of the model (byte_bpe: no scores; sentencepiece: scores by the order of the merges).

@@ -122,6 +122,14 @@ TEST(BadInputs, Tokenizers) {
   expect_refusal(unknown, ErrorCode::bad_argument, {"nonsense", "llama-bpe"}, {.pre = "nonsense"});
   expect_refusal(with("\"!\": 3", "\"!\": 5000000"), ErrorCode::bad_vocab, {"5000000"});
   expect_refusal(with("\"!\": 3", "\"!\": 401"), ErrorCode::bad_vocab, {"402 tokens, the embedding only 400"});
+  for (const char* other : {R"({"type": "NFKC"})", R"({"type": "Lowercase"})", R"({"type": "Strip"})",
+                            R"({"type": "Replace", "pattern": {"String": "``"}, "content": "\""})"}) {
+    const fs::path folder = copy_of("llama_spm");  // SentencePiece-like
+    Json json = Json::parse(read_file(folder / "tokenizer.json"));
+    json["normalizer"]["normalizers"].push_back(Json::parse(other));
+    write_file(folder / "tokenizer.json", json.dump());
+    expect_refusal(folder, ErrorCode::unsupported, {"tokenizer.json: normalizer", "is not known"});
+  }
   fs::path cut = copy_of("llama_smollm");
   fs::resize_file(cut / "tokenizer.json", 5000);
   expect_refusal(cut, ErrorCode::bad_file, {"tokenizer.json", "not valid JSON"});

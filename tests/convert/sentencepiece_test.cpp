@@ -33,11 +33,11 @@ std::string piece(const std::string& text, float score, int type = 1) {
   return bytes_field(1, fields);
 }
 
-std::string model(bool add_dummy_prefix = true, int kind = 2) {
+std::string model(bool add_dummy_prefix = true, int kind = 2, const std::string& charsmap = "") {
   return piece("<unk>", 0, 2) + piece("<s>", 0, 3) + piece("</s>", 0, 3) + piece("\u2581", -3) + piece("a", -4) +
          piece("b", -5) + piece("ab", -1) + piece("\u2581ab", -2) + piece("<0x21>", 0, 6) +
          bytes_field(2, varint_field(3, static_cast<uint64_t>(kind)) + varint_field(4, 9)) +
-         bytes_field(3, bytes_field(1, "identity") + varint_field(3, add_dummy_prefix));
+         bytes_field(3, bytes_field(1, "identity") + bytes_field(2, charsmap) + varint_field(3, add_dummy_prefix));
 }
 
 auto parse(const std::string& bytes) { return parse_sentencepiece(std::as_bytes(std::span(bytes)), "tokenizer.model"); }
@@ -52,6 +52,8 @@ TEST(SentencePiece, PiecesAndFlags) {
   EXPECT_TRUE(read->is_bpe);
   EXPECT_FALSE(read->add_dummy_prefix);
   EXPECT_TRUE(parse(model())->add_dummy_prefix);
+  EXPECT_FALSE(read->has_charsmap);
+  EXPECT_TRUE(parse(model(true, 2, "table"))->has_charsmap);
 }
 
 TEST(SentencePiece, VocabularyEncodesByScore) {
@@ -99,6 +101,11 @@ TEST(SentencePiece, FolderWithOnlyAModelFile) {
   EXPECT_EQ(vocab.ids.eos, 2);
   EXPECT_EQ(vocab.add_bos, true);
   EXPECT_EQ(vocab.add_eos, false);
+  EXPECT_THAT((*conversion)->notes(), testing::IsEmpty());
+  write_file(folder / "tokenizer.model", model(true, 2, "table"));
+  const auto rewritten = convert::Conversion::plan(folder, {});
+  ASSERT_TRUE(rewritten.has_value()) << rewritten.error().message();
+  EXPECT_THAT((*rewritten)->notes(), testing::ElementsAre(testing::HasSubstr("rewrites texts by a table")));
 }
 
 }  // namespace
