@@ -17,17 +17,24 @@ Result<Json> parse_json(std::string_view text, const std::string& where) {
     too_deep |= depth > kMaxJsonDepth;
     return !too_deep;  // what is too deep is not kept
   };
-  Json json = Json::parse(text.begin(), text.end(), limit, /*allow_exceptions=*/false);
-  if (too_deep)
+  const auto invalid = [&](const std::string& place) {
     return Error{.code = ErrorCode::bad_file,
-                 .what = fmt::format("JSON nested deeper than {} levels", kMaxJsonDepth),
-                 .where = where};
-  if (json.is_discarded())
-    return Error{.code = ErrorCode::bad_file,
-                 .what = "not valid JSON",
+                 .what = "not valid JSON" + place,
                  .where = where,
                  .hint = "the download may be incomplete"};
-  return json;
+  };
+  try {
+    Json json = Json::parse(text.begin(), text.end(), limit);
+    if (too_deep)
+      return Error{.code = ErrorCode::bad_file,
+                   .what = fmt::format("JSON nested deeper than {} levels", kMaxJsonDepth),
+                   .where = where};
+    return json;
+  } catch (const Json::parse_error& error) {  // only the exception tells where
+    return invalid(fmt::format(" at byte {}", error.byte));
+  } catch (const Json::exception&) {  // a number out of range
+    return invalid("");
+  }
 }
 
 Result<Json> read_json_file(const std::filesystem::path& path) {

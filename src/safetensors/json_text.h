@@ -17,7 +17,7 @@ using Json = nlohmann::json;  // not ordered_json: that takes n^2 for a vocabula
 inline constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 28;  // the largest tokenizer.json known has 34 MB
 inline constexpr int kMaxJsonDepth = 64;
 
-// Errors: bad_file with the byte offset (not JSON, too deep, not UTF-8).
+// Errors: bad_file (not UTF-8 or not JSON, with the byte where that begins; too deep).
 Result<Json> parse_json(std::string_view text, const std::string& where);
 
 // Errors: those of MappedFile::open, bad_file (larger than kMaxJsonBytes; parse_json's).

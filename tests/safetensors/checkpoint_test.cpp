@@ -78,7 +78,11 @@ TEST(JsonText, DepthAndSizeAreBounded) {
     ASSERT_FALSE(deep.has_value());
     EXPECT_THAT(deep.error().message(), HasSubstr("nested deeper"));
   }
+  const auto invalid = parse_json("{\"a\": 1, !}", "x");
+  ASSERT_FALSE(invalid.has_value());
+  EXPECT_THAT(invalid.error().message(), HasSubstr("not valid JSON at byte 10"));
   EXPECT_FALSE(parse_json("{\"a\":", "x").has_value());
+  EXPECT_FALSE(parse_json("1e999", "x").has_value());
   EXPECT_FALSE(parse_json("\"\xFF\"", "x").has_value());
   const fs::path huge = new_folder() / "huge.json";
   write_file(huge, "{}");
