@@ -45,6 +45,7 @@ std::string program_help() {
   out +=
       "\nMODEL is the path of a .gguf file (any part of a split one), or of a Hugging Face folder, which is converted\n"
       "into the cache once; without it, the model that ./demo.sh put into ${TOKAMAK_CACHE:-~/.cache/tokamak} is used.\n"
+      "IN of quantize may be such a folder too; IN of split and merge, and --base-model, are .gguf files.\n"
       "Results go to standard output, talk to standard error.\n\n"
       "  tokamak COMMAND --help   the flags of a command (--help-all: every one)\n"
       "  tokamak --version\n";
