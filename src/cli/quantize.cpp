@@ -30,7 +30,7 @@ struct Words {
 // IN OUT TYPE; with --dry-run OUT may be missing, with --target-bpw TYPE.
 Result<Words> read_words(const Arguments& arguments) {
   const auto& words = arguments.words;
-  const bool is_dry = arguments.values.flag("--dry-run"), has_target = arguments.values.is_set("--target-bpw");
+  const bool is_dry = arguments.values.flag("--dry-run"), has_target = arguments.values.number("--target-bpw") > 0;
   if (words.size() == 3) return Words{words[0], words[1], words[2]};
   if (words.size() == 2 && has_target) return Words{words[0], words[1], ""};
   if (words.size() == 2 && is_dry) return Words{words[0], {}, words[1]};
@@ -236,9 +236,10 @@ Result<int> quantize_command(const Arguments& arguments) {
     ProgressBar bar("measuring", !as_json);
     TRY(choose_types(
         file, options, n_threads, [&bar](double fraction) { return bar.update(fraction); }, plan));
-    if (words.type.empty()) options.file_type = dominant_file_type(file.tensors(), plan);
   }
   TRY(check_plan(file.tensors(), plan, options));
+  // Derived from the types: not a wish that they could fail.
+  if (words.type.empty() && options.target_bpw > 0) options.file_type = dominant_file_type(file.tensors(), plan);
   if (!as_json) talk_about(plan, totals_of(file, plan));
   if (!is_dry) {
     ProgressBar bar("quantizing", !as_json);

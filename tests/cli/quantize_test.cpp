@@ -102,6 +102,16 @@ TEST(QuantizeCommand, FlagsReachThePlan) {
   EXPECT_LE(json::parse(bits.output)["bits_per_weight"], 6.0) << bits.talk;
 }
 
+TEST(QuantizeCommand, TargetBitsNeedNoImatrixWhereTypesDoNot) {
+  const std::string in = write_weights("bits.gguf"), out = out_path("bits_out.gguf");
+  const RunResult result = run_tokamak({"quantize", in, out, "--target-bpw", "4", "--tensor-type", "attn_q=Q2_K"});
+  ASSERT_EQ(result.status, 0) << result.talk;
+  const auto file = GgufFile::open(out);
+  ASSERT_TRUE(file) << file.error().message();
+  EXPECT_EQ(file->find_tensor("blk.1.attn_q.weight")->type, DType::q2_k);
+  EXPECT_EQ(*file->get_u64("general.file_type"), 10u);  // Q2_K, not Q2_K_S
+}
+
 TEST(QuantizeCommand, BadInputIsOneLineAndTheRightStatus) {
   const std::string in = write_weights("bad.gguf"), out = out_path("bad_out.gguf");
   expect_refusal({"quantize"}, 2, "needs a model, an output file and a type");
@@ -117,6 +127,7 @@ TEST(QuantizeCommand, BadInputIsOneLineAndTheRightStatus) {
   expect_refusal({"quantize", in, out, "Q8_0", "--prune-layers", "1,x"}, 2, "--prune-layers 1,x");
   expect_refusal({"quantize", in, out, "Q8_0", "--override-kv", "x"}, 2, "must be KEY=TYPE:VALUE");
   expect_refusal({"quantize", in, out, "--target-bpw", "0.5"}, 2, "the smallest types");
+  expect_refusal({"quantize", in, out, "--target-bpw", "0"}, 2, "not 2 words");
   expect_refusal({"quantize", in, out, "Q8_0", "--include-weights", "a", "--exclude-weights", "b"}, 2, "exclude each");
   EXPECT_THAT(files_like("bad_out"), IsEmpty());
 }
@@ -171,6 +182,10 @@ TEST(SplitCommand, SplitAndMergedIsTheSameFile) {
   EXPECT_EQ(read_whole_file(merged), read_whole_file(in));
   expect_refusal({"merge", out_path("part-00001-of-00002.gguf"), out_path("part-00002-of-00002.gguf")}, 2,
                  "the output is the input file");
+  const std::string second = read_whole_file(out_path("part-00002-of-00002.gguf"));
+  expect_refusal({"quantize", out_path("part-00001-of-00002.gguf"), out_path("part.gguf"), "Q8_0", "--keep-split"}, 2,
+                 "the output is the input file");
+  EXPECT_EQ(read_whole_file(out_path("part-00002-of-00002.gguf")), second);
   std::filesystem::remove(out_path("part-00001-of-00002.gguf"));
   expect_refusal({"merge", out_path("part-00002-of-00002.gguf"), merged}, 3, "part 1 of 2 of the model is missing");
 }
