@@ -88,9 +88,9 @@ TEST(EvalCommand, RefusalsAreOneLine) {
   expect_refusal({"eval", model, "--tensors"}, 2, "needs --base-model");
   expect_refusal({"eval", model, "--tensors", "-f", text, "--base-model", model}, 2, "exclude each other");
   expect_refusal({"eval", model, "--base", model}, 5, "no file of saved logits");
-  expect_refusal({"eval", model, "-f", text, "-c", "64", "--save-logits", model}, 2, "");
+  expect_refusal({"eval", model, "-f", text, "-c", "64", "--save-logits", model}, 2, "the output is the input file");
   expect_refusal({"imatrix", model}, 2, "give one with -f FILE");
-  expect_refusal({"imatrix", model, "-f", text, "-c", "64", "-o", model}, 2, "");
+  expect_refusal({"imatrix", model, "-f", text, "-c", "64", "-o", model}, 2, "the output is the input file");
   expect_refusal({"imatrix", model, "-f", text, "-c", "64", "--from-chunk", "9", "-o", scratch("no")}, 2,
                  "only 6 chunks");
   expect_refusal({"imatrix", model, "-f", text, "--in-file", "/no/such/file"}, 3, "/no/such/file");
@@ -109,7 +109,8 @@ TEST(EvalCommand, TensorsAsTableJsonAndPlot) {
   EXPECT_EQ(got["tensors"][0]["base_type"], "F32");
   EXPECT_GT(got["all"]["relative_rmse"], 0);
   EXPECT_LT(got["all"]["relative_rmse"], 0.02);
-  expect_refusal({"eval", small, "--tensors", "--base-model", model, "--plot", small}, 2, "");
+  expect_refusal({"eval", small, "--tensors", "--base-model", model, "--plot", small}, 2,
+                 "the output is the input file");
 }
 
 TEST(ImatrixCommand, WritesMergesAndServesQuantizeAndEval) {
@@ -142,6 +143,11 @@ TEST(ImatrixCommand, WritesMergesAndServesQuantizeAndEval) {
       run_tokamak({"eval", scratch("iq.gguf"), "--tensors", "--base-model", model, "--imatrix", whole});
   EXPECT_EQ(table.status, 0) << table.talk;
   EXPECT_THAT(table.output, HasSubstr("weighted %"));
+  // An imatrix of another model is no start.
+  const std::string pruned = scratch("pruned.gguf");
+  ASSERT_EQ(run_tokamak({"quantize", model, pruned, "COPY", "--prune-layers", "1"}).status, 0);
+  expect_refusal({"imatrix", pruned, "-f", text, "-c", "64", "--in-file", whole, "-o", scratch("mixed.gguf")}, 2,
+                 "the model has no tensor blk.1.");
 }
 
 TEST(ImatrixCommand, CtrlCSavesWhatIsThere) {
