@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/partial_files.h"
+
 namespace tokamak {
 
 namespace {
@@ -28,7 +30,9 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
 
 OutputFile::~OutputFile() {
   if (fd_ >= 0) ::close(fd_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (temporary_.empty()) return;
+  ::unlink(temporary_.c_str());
+  forget_partial_file(temporary_.native());
 }
 
 Error OutputFile::failed(const char* action, int error_number) const {
@@ -51,9 +55,17 @@ Result<void> OutputFile::open_temporary() {
   for (int i = 0; fd_ < 0; ++i) {
     std::filesystem::path name = target_;
     name += fmt::format(".partial-{}-{}", ::getpid(), i);
+    struct stat taken {};
+    if (i < kMaxTemporaries && ::lstat(name.c_str(), &taken) == 0) continue;
+    add_partial_file(name.native());  // before it is there: a signal may come at once
     fd_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd_ < 0 && (errno != EEXIST || i == kMaxTemporaries)) return failed("create", errno);
-    if (fd_ >= 0) temporary_ = std::move(name);
+    if (fd_ >= 0) {
+      temporary_ = std::move(name);
+      continue;
+    }
+    const int error_number = errno;
+    forget_partial_file(name.native());
+    if (error_number != EEXIST || i == kMaxTemporaries) return failed("create", error_number);
   }
   return {};
 }
@@ -108,6 +120,7 @@ Result<void> OutputFile::finish() {
 Result<void> OutputFile::commit() {
   TRY(finish());
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) return failed("rename", errno);
+  forget_partial_file(temporary_.native());
   temporary_.clear();
   return {};
 }

@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/partial_files.h"
+
 namespace tokamak::cli {
 
 namespace {
@@ -23,6 +25,7 @@ int write_errno = 0;
 
 extern "C" void on_interrupt(int) {
   if (interrupts.fetch_add(1) == 0) return;
+  unlink_partial_files();
   if (isatty(STDERR_FILENO) && write(STDERR_FILENO, kReset.data(), kReset.size()) < 0) _exit(kInterruptStatus);
   _exit(kInterruptStatus);
 }
@@ -34,6 +37,7 @@ extern "C" void on_bus_error(int signal, siginfo_t* info, void*) {
     std::signal(signal, SIG_DFL);
     return;
   }
+  unlink_partial_files();
   constexpr std::string_view kText =
       "tokamak: a model file was truncated or its disk went away while it was in use (restore the file, run again)\n";
   if (isatty(STDERR_FILENO) && write(STDERR_FILENO, kReset.data(), kReset.size()) < 0) _exit(kLostFileStatus);
@@ -80,8 +84,18 @@ void catch_interrupts(bool terminate_too) {
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   if (!terminate_too) return;
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGHUP, &action, nullptr);
+  for (const int signal : {SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  }
+}
+InterruptScope::InterruptScope() {
+  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], nullptr, &before_[i]);
+  catch_interrupts(/*terminate_too=*/true);
+}
+InterruptScope::~InterruptScope() {
+  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
 }
 void catch_lost_files() {
   struct sigaction action {};

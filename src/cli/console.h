@@ -1,7 +1,9 @@
 // The terminal as the commands see it: results on standard output, talk on standard error, Ctrl-C as a flag.
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <csignal>
 #include <string>
 #include <string_view>
 
@@ -24,11 +26,26 @@ Result<void> output_state();
 void talk(std::string_view text);
 inline void talk_line(std::string_view line) { talk(std::string(line) + "\n"); }
 
-// From now on the first Ctrl-C only raises interrupted(); a second one before clear_interrupt() leaves with 130.
-// `terminate_too`: the same for SIGTERM and SIGHUP, for commands that would leave half a file behind.
+// From now on the first Ctrl-C only raises interrupted(); a second one before clear_interrupt() leaves with 130 and
+// takes unfinished files away.
+// `terminate_too`: the same for SIGTERM and SIGHUP, for commands that would leave half a file behind; what nohup had
+// ignored stays ignored.
 void catch_interrupts(bool terminate_too = false);
 bool interrupted();
 void clear_interrupt();
+
+// catch_interrupts(true) for as long as the object lives: a step that writes a file in a command that does not.
+class InterruptScope {
+ public:
+  InterruptScope();
+  ~InterruptScope();
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+
+ private:
+  static constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
+  std::array<struct sigaction, 3> before_;
+};
 
 // From now on the loss of a mapped file (truncated, or on a disk that is gone) ends the program with one sentence and
 // the status of io_failed, instead of a bare SIGBUS. Why: docs/rationale/mapped_files.md.

@@ -60,7 +60,7 @@ Result<int> convert_command(const Arguments& arguments) {
                  .what = arguments.words.empty() ? "no folder is named" : "no output file is named",
                  .where = "convert",
                  .hint = "tokamak convert FOLDER OUT.gguf"};
-  catch_interrupts();
+  catch_interrupts(/*terminate_too=*/true);
   const auto start = std::chrono::steady_clock::now();
   const auto conversion = TRY(Conversion::plan(
       arguments.words[0],

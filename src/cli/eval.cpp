@@ -141,7 +141,7 @@ Result<int> eval_command(const Arguments& arguments) {
   const SettingValues& values = arguments.values;
   TRY(check_no_more_words(arguments));
   TRY(check_flags(values));
-  catch_interrupts();
+  catch_interrupts(/*terminate_too=*/true);
   if (values.flag("--tensors")) return eval_tensors(arguments);
   std::optional<LogitsFile> base;
   if (!values.text("--base").empty()) base = TRY(LogitsFile::open(values.text("--base")));

@@ -77,7 +77,7 @@ Result<int> imatrix_command(const Arguments& arguments) {
   const std::vector<ImatrixFile> in_files = TRY(read_in_files(values));
   if (!in_files.empty() && !values.is_set("--file")) return merge_only(arguments, in_files);
   TRY(check_no_more_words(arguments));
-  catch_interrupts();
+  catch_interrupts(/*terminate_too=*/true);
   const std::shared_ptr<const Model> model = TRY(open_model(arguments));
   TRY(check_not_same_file(model->path(), model->file(), out));
   const int64_t first_chunk = values.integer("--from-chunk"), frequency = values.integer("--output-frequency");

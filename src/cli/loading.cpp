@@ -59,11 +59,13 @@ Result<fs::path> cached_model() {
 Result<fs::path> converted(const fs::path& folder) {
   const convert::CacheEntry entry = TRY(convert::find_converted(folder, cache_folder()));
   if (entry.exists) return entry.file;
-  catch_interrupts();
+  std::vector<std::string> notes;
   {
+    const InterruptScope scope;
     ProgressBar bar("converting", true);
-    TRY(convert::convert_into(entry, folder, [&bar](double fraction) { return bar.update(fraction); }));
+    notes = TRY(convert::convert_into(entry, folder, [&bar](double fraction) { return bar.update(fraction); }));
   }
+  for (const std::string& note : notes) talk_line("tokamak: note: " + note);
   talk_line(fmt::format("tokamak: {} is converted; the next start reads {}", folder.string(), entry.file.string()));
   return entry.file;
 }

@@ -1,8 +1,12 @@
 // tokamak convert, and folders in the place of a model file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -69,6 +73,11 @@ TEST(Convert, WritesAFileThatRuns) {
   ASSERT_EQ(first.status, 0) << first.talk;
   EXPECT_THAT(first.talk, HasSubstr("the next start reads " + cache.string()));
   EXPECT_EQ(second.talk, "");
+  const fs::path with_notes = copy_of("llama_smollm");
+  write_whole_file(with_notes / "generation_config.json", R"({"eos_token_id": [2, 7, 8, 9]})");
+  const RunResult noted = run_tokamak({"inspect", with_notes.string()}, options);
+  EXPECT_EQ(noted.status, 0) << noted.talk;
+  EXPECT_THAT(noted.talk, HasSubstr("note: generation_config.json names 1 more tokens"));
   EXPECT_EQ(json::parse(first.output)["text"], json::parse(ran.output)["text"]);
   EXPECT_EQ(json::parse(second.output)["text"], json::parse(ran.output)["text"]);
   for (const char* command : {"inspect", "tokenize"}) {
@@ -125,6 +134,77 @@ TEST(Convert, BadInputsAreOneLine) {
   EXPECT_EQ(n_lines(ran.talk), 1u) << ran.talk;
 }
 
+// Zeros that take a second or more to write; the file itself is sparse.
+fs::path large_checkpoint() {
+  const fs::path folder = copy_of("llama_smollm");
+  replace_in(folder / "config.json", "\"intermediate_size\": 60", "\"intermediate_size\": 1000000");
+  const std::string bytes = read_whole_file(folder / "model.safetensors");
+  uint64_t n = 0, end = 0;
+  std::memcpy(&n, bytes.data(), sizeof n);
+  json header = json::parse(bytes.substr(sizeof n, n));
+  for (auto& [name, tensor] : header.items()) {
+    if (!tensor.contains("shape")) continue;
+    uint64_t n_bytes = sizeof(float);
+    for (json& d : tensor["shape"]) {
+      if (d == 60) d = 1000000;
+      n_bytes *= d.get<uint64_t>();
+    }
+    tensor["data_offsets"] = {end, end + n_bytes};
+    end += n_bytes;
+  }
+  const std::string text = header.dump();
+  n = text.size();
+  std::string head(sizeof n, '\0');
+  std::memcpy(head.data(), &n, sizeof n);
+  write_whole_file(folder / "model.safetensors", head + text);
+  fs::resize_file(folder / "model.safetensors", sizeof n + n + end);
+  return folder;
+}
+
+// Starts the program, sends it `signals` as soon as a file is in `out`, and returns its status.
+int status_after_signals(const std::vector<std::string>& arguments, const fs::path& out,
+                         const std::vector<int>& signals, const std::string& cache) {
+  const std::string program = (fs::read_symlink("/proc/self/exe").parent_path() / "tokamak").string();
+  const pid_t child = fork();
+  if (child == 0) {
+    std::vector<char*> argv = {const_cast<char*>(program.c_str())};
+    for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+    argv.push_back(nullptr);
+    setenv("TOKAMAK_CACHE", cache.c_str(), 1);
+    execv(program.c_str(), argv.data());
+    _exit(127);
+  }
+  int raw = 0;
+  std::error_code ignored;
+  while (fs::directory_iterator(out, ignored) == fs::directory_iterator()) {
+    if (waitpid(child, &raw, WNOHANG) == child) return -1;
+    usleep(1000);
+  }
+  for (const int signal : signals) kill(child, signal);
+  waitpid(child, &raw, 0);
+  return WIFEXITED(raw) ? WEXITSTATUS(raw) : 1000 + WTERMSIG(raw);
+}
+
+TEST(Convert, StoppingLeavesNoFile) {
+  const fs::path folder = large_checkpoint(), out = scratch_folder() / "stopped",
+                 cache = scratch_folder() / "stop_cache";
+  fs::create_directories(out);
+  // Two signals: the second one does not wait for the writer.
+  for (const std::vector<int>& signals :
+       std::vector<std::vector<int>>{{SIGINT}, {SIGTERM}, {SIGHUP}, {SIGTERM, SIGINT}}) {
+    const int status =
+        status_after_signals({"convert", folder.string(), (out / "x.gguf").string()}, out, signals, cache.string());
+    EXPECT_EQ(status, 130) << signals[0];
+    EXPECT_TRUE(fs::is_empty(out)) << signals[0] << ", " << signals.size();
+    fs::remove_all(out);
+    fs::create_directories(out);
+  }
+  const int ran =
+      status_after_signals({"run", folder.string(), "-p", "x"}, cache / "converted", {SIGTERM}, cache.string());
+  EXPECT_EQ(ran, 130);
+  EXPECT_TRUE(fs::is_empty(cache / "converted"));
+}
+
 TEST(Convert, FullDiskLeavesTheOldFile) {
   const fs::path out = scratch_folder() / "full" / "x.gguf";
   fs::create_directories(out.parent_path());
@@ -133,7 +213,7 @@ TEST(Convert, FullDiskLeavesTheOldFile) {
   EXPECT_EQ(terminal.wait_for_end(), 4) << terminal.screen();
   EXPECT_THAT(terminal.screen(), HasSubstr("no space left"));
   EXPECT_EQ(read_whole_file(out), "old");
-  EXPECT_EQ(std::distance(fs::directory_iterator(out.parent_path()), fs::directory_iterator()), 1);
+  for (const auto& entry : fs::directory_iterator(out.parent_path())) EXPECT_EQ(entry.path(), out) << terminal.screen();
 }
 
 }  // namespace
