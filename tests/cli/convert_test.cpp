@@ -206,7 +206,7 @@ TEST(Convert, StoppingLeavesNoFile) {
 }
 
 TEST(Convert, FullDiskLeavesTheOldFile) {
-  const fs::path out = scratch_folder() / "full" / "x.gguf";
+  const fs::path out = scratch_folder() / "full_disk" / "x.gguf";
   fs::create_directories(out.parent_path());
   write_whole_file(out, "old");
   Terminal terminal({"convert", fixture("gemma3").string(), out.string()}, 50'000);
