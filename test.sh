@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs everything that proves the build. Usage: ./test.sh [quick|full|nightly]
 #   quick    unit tests of the release build (the inner loop, below 2 minutes after a build)
-#   full     default, and what CI runs: quick, source checks, sanitizers, scalar and AVX2 kernels, a short fuzz run
+#   full     default, and what CI runs: quick, source checks, sanitizers (fuzz corpora too), scalar and AVX2 kernels
 #   nightly  full, clang-tidy, the Python oracles, ARM tests under the emulator, and 10 minutes of fuzzing per target
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -33,9 +33,6 @@ if [[ $mode != quick ]]; then
   say "demo models"
   scripts/fetch_model.sh smollm2 gemma3 >/dev/null
 
-  say "fuzz targets, ${TOKAMAK_FUZZ_SECONDS:=$([[ $mode == nightly ]] && echo 600 || echo 10)} s each"
-  scripts/fuzz.sh "$TOKAMAK_FUZZ_SECONDS"
-
   say "unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
   cmake --preset asan >/dev/null
   cmake --build --preset asan -- --quiet
@@ -49,6 +46,8 @@ if [[ $mode == nightly ]]; then
   scripts/oracles.sh --check
   say "ARM kernels under the emulator"
   scripts/test_arm.sh
+  say "fuzz targets, ${TOKAMAK_FUZZ_SECONDS:=600} s each"
+  scripts/fuzz.sh "$TOKAMAK_FUZZ_SECONDS"
 fi
 
 say "unit tests"
