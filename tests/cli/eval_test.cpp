@@ -18,7 +18,7 @@ using testing::HasSubstr;
 // n bytes, and as many tokens of the tiny model.
 std::string text_file(size_t n, const std::string& name) {
   std::string text;
-  for (int i = 0; text.size() < n; ++i) text += "line " + std::to_string(i * i % 9973) + " of some text\n";
+  for (size_t i = 0; text.size() < n; ++i) text += "line " + std::to_string(i * i % 9973) + " of some text\n";
   text.resize(n);
   const auto path = scratch_folder() / name;
   write_whole_file(path, text);
