@@ -9,7 +9,8 @@ scripts/setup.sh build models
 if [[ ! -f build/release/build.ninja ]]; then
   cmake --preset release -DTOKAMAK_TESTS=OFF >/dev/null
 fi
-cmake --build --preset release --target tokamak -- --quiet
+echo "demo: building the release in build/release (the first time takes some minutes)" >&2
+cmake --build --preset release --target tokamak
 model=$(scripts/fetch_model.sh smollm2)
 
 printf '\n$ tokamak run %s -p "%s"\n' "$(basename "$model")" "$prompt" >&2

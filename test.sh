@@ -34,7 +34,7 @@ if [[ $mode != quick ]]; then
   scripts/fetch_model.sh smollm2 gemma3 >/dev/null
 
   say "unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
-  cmake --preset asan >/dev/null
+  cmake --preset asan -DTOKAMAK_SANITIZE_KERNELS="$([[ $mode == nightly ]] && echo ON || echo OFF)" >/dev/null
   cmake --build --preset asan -- --quiet
   ctest --preset asan -LE model -j"$(nproc)" --progress
 fi

@@ -1,4 +1,5 @@
 // eval: how well a model predicts a text; with a base's logits or file, what quantization cost.
+#include "cli/input.h"
 #include "eval/evaluate.h"
 
 #include <fmt/format.h>
@@ -108,11 +109,15 @@ Result<TextChunks> text_of(const SettingValues& values, const Model& model, cons
   return chunks;
 }
 
-Result<std::optional<LogitsWriter>> make_writer(const SettingValues& values, const Model& model,
+Result<std::optional<LogitsWriter>> make_writer(const Arguments& arguments, const Model& model,
                                                 const TextChunks& text) {
+  const SettingValues& values = arguments.values;
   const std::filesystem::path path = values.text("--save-logits");
   if (path.empty()) return std::optional<LogitsWriter>();
   TRY(check_not_same_file(model.path(), model.file(), path));
+  const std::filesystem::path read[] = {arguments.words.empty() ? "" : arguments.words[0], values.text("--file"),
+                                        values.text("--base")};
+  TRY(check_output_is_not_read(path, read));
   return std::optional(
       TRY(LogitsWriter::create(path, {.type = values.text("--logits-type") == "f32" ? LogitsType::f32 : LogitsType::u16,
                                       .n_vocab = model.hparams().n_vocab,
@@ -147,7 +152,7 @@ Result<int> eval_command(const Arguments& arguments) {
   if (!values.text("--base").empty()) base = TRY(LogitsFile::open(values.text("--base")));
   const std::shared_ptr<const Model> model = TRY(open_model(arguments));
   const TextChunks text = TRY(text_of(values, *model, base ? &*base : nullptr));
-  std::optional<LogitsWriter> writer = TRY(make_writer(values, *model, text));
+  std::optional<LogitsWriter> writer = TRY(make_writer(arguments, *model, text));
   const std::unique_ptr<Session> session =
       TRY(open_session(model, TRY(chunk_session_options(values, *model, text.n_ctx)), values));
   const Evaluation evaluation = TRY(run(

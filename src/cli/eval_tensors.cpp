@@ -8,6 +8,7 @@
 #include "base/output_file.h"
 #include "cli/console.h"
 #include "cli/format.h"
+#include "cli/input.h"
 #include "cli/loading.h"
 #include "eval/tensor_errors.h"
 #include "eval/tensor_plot.h"
@@ -104,6 +105,8 @@ Result<int> eval_tensors(const Arguments& arguments) {
   if (!plot_path.empty()) {
     TRY(check_not_same_file(path, file, plot_path));
     TRY(check_not_same_file(base_path, base, plot_path));
+    const std::filesystem::path read[] = {arguments.words.empty() ? "" : arguments.words[0], values.text("--imatrix")};
+    TRY(check_output_is_not_read(plot_path, read));
   }
   std::vector<TensorError> tensors;
   {

@@ -6,6 +6,7 @@
 #include "cli/chunked_text.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/input.h"
 #include "cli/loading.h"
 #include "eval/imatrix_collector.h"
 #include "quantize/parts.h"
@@ -80,6 +81,8 @@ Result<int> imatrix_command(const Arguments& arguments) {
   catch_interrupts(/*terminate_too=*/true);
   const std::shared_ptr<const Model> model = TRY(open_model(arguments));
   TRY(check_not_same_file(model->path(), model->file(), out));
+  const std::filesystem::path read[] = {arguments.words.empty() ? "" : arguments.words[0], values.text("--file")};
+  TRY(check_output_is_not_read(out, read));
   const int64_t first_chunk = values.integer("--from-chunk"), frequency = values.integer("--output-frequency");
   const TextChunks text = TRY(read_text_chunks(values, model->tokenizer(), first_chunk));
   TRY(check_first_chunk(first_chunk, text.n_chunks()));

@@ -11,6 +11,25 @@
 
 namespace tokamak::cli {
 
+Result<void> check_output_is_not_read(const std::filesystem::path& out, std::span<const std::filesystem::path> inputs) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  for (const fs::path& input : inputs) {
+    if (input.empty()) continue;
+    const bool is_input = fs::equivalent(input, out, ignored);
+    const bool is_in_folder = fs::is_directory(input, ignored) && fs::exists(out, ignored) &&
+                              out.extension() != ".gguf" &&
+                              fs::equivalent(input, fs::absolute(out, ignored).parent_path(), ignored);
+    if (is_input || is_in_folder)
+      return Error{
+          .code = ErrorCode::bad_argument,
+          .what = is_input ? "the output is a file that this command reads" : "is a file of the checkpoint itself",
+          .where = out.string(),
+          .hint = "name another output"};
+  }
+  return {};
+}
+
 Result<std::string> read_standard_input() {
   std::string text;
   char block[65536];

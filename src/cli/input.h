@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/result.h"
@@ -18,6 +19,10 @@ Result<std::string> read_standard_input();
 // --prompt, or the content of --file, or standard input unless that is a terminal; nothing when there is none of them.
 // Errors: bad_argument for both flags, those of read_file.
 Result<std::optional<std::string>> given_text(const SettingValues& values);
+
+// Refuses an output that is one of the files a command reads (empty paths aside), or belongs to a checkpoint folder
+// that it reads: anything there but GGUF files. Errors: bad_argument.
+Result<void> check_output_is_not_read(const std::filesystem::path& out, std::span<const std::filesystem::path> inputs);
 
 // The warning about bytes that Tokenizer::encode lost.
 std::string lost_bytes_text(size_t n_bytes);

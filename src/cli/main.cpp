@@ -1,6 +1,7 @@
 // tokamak COMMAND [MODEL] [flags]
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <exception>
 #include <new>
@@ -47,6 +48,11 @@ int run(const Command& command, std::span<const std::string_view> words) {
   auto others = arguments.values.read_arguments(command.scope, words);
   if (!others) return fail(others.error());
   arguments.words = *std::move(others);
+  if (std::ranges::find(arguments.words, "") != arguments.words.end())
+    return fail({.code = ErrorCode::bad_argument,
+                 .what = "an argument is empty",
+                 .where = fmt::format("tokamak {}", command.name),
+                 .hint = "check the variable that should have filled it"});
   const bool all = arguments.values.flag("--help-all");
   if (all || arguments.values.flag("--help")) {
     print(command_help(command, all));

@@ -1,5 +1,6 @@
 // quantize: a smaller copy of a model.
 #include "quantize/quantize.h"
+#include "cli/input.h"
 
 #include <fmt/format.h>
 
@@ -213,8 +214,20 @@ std::string quantize_notes(bool all) {
   return out + fmt::format("  {:<18}{}\n", kCopyType, "tensors as they are (for --override-kv, --prune-layers)");
 }
 
+// A flag with an empty value is a script's unset variable, not a wish.
+Result<void> check_no_empty_flags(const SettingValues& values) {
+  for (std::string_view flag : {"--imatrix", "--tensor-type-file", "--prune-layers"})
+    if (values.is_set(flag) && values.text(flag).empty())
+      return Error{.code = ErrorCode::bad_argument,
+                   .what = "the value is empty",
+                   .where = std::string(flag),
+                   .hint = "leave the flag out, or check the variable that should have filled it"};
+  return {};
+}
+
 Result<int> quantize_command(const Arguments& arguments) {
   const SettingValues& values = arguments.values;
+  TRY(check_no_empty_flags(values));
   const Words words = TRY(read_words(arguments));
   QuantizeOptions options = TRY(read_options(values, words.type));
   const bool is_dry = values.flag("--dry-run"), as_json = values.flag("--json");
@@ -222,7 +235,11 @@ Result<int> quantize_command(const Arguments& arguments) {
   const GgufFile file = TRY(GgufFile::open(in));
   QuantizeRun run{
       .out = words.out, .override_kv = values.list("--override-kv"), .keep_split = values.flag("--keep-split")};
-  for (const auto& path : output_paths(file, run)) TRY(check_not_same_file(in, file, path));
+  const std::filesystem::path read[] = {words.in, values.text("--imatrix"), values.text("--tensor-type-file")};
+  for (const auto& path : output_paths(file, run)) {
+    TRY(check_not_same_file(in, file, path));
+    TRY(check_output_is_not_read(path, read));
+  }
   ImatrixFile imatrix;
   if (!values.text("--imatrix").empty()) {
     imatrix = TRY(read_imatrix(values.text("--imatrix")));

@@ -91,9 +91,13 @@ Result<void> TensorEncoder::encode_one(const EncodeJob& job, const Chunk& chunk,
   if (!job.factors.empty())
     for (float& value : x) value *= job.factors[static_cast<size_t>(mat)];
   const float* importance = job.importance.empty() ? nullptr : job.importance.data() + mat * row_elems;
-  auto done = encode_row(job.type, x.data(), row_elems, importance,
-                         chunk.out + static_cast<size_t>(row - chunk.first_row) * chunk.row_bytes_out);
-  if (!done) done.error().where = fmt::format("tensor {}, row {}", job.source->name, row);
+  std::byte* out = chunk.out + static_cast<size_t>(row - chunk.first_row) * chunk.row_bytes_out;
+  auto done = encode_row(job.type, x.data(), row_elems, importance, out);
+  if (done) done = validate_rows(job.type, {out, chunk.row_bytes_out}, row_elems, job.source->name);  // F16 overflows
+  if (!done) {
+    done.error().where = fmt::format("tensor {}, row {}", job.source->name, row);
+    done.error().hint = "choose BF16 or F32 if the values are meant; otherwise the source is damaged";
+  }
   return done;
 }
 

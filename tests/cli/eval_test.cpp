@@ -91,6 +91,10 @@ TEST(EvalCommand, RefusalsAreOneLine) {
   expect_refusal({"eval", model, "-f", text, "-c", "64", "--save-logits", model}, 2, "the output is the input file");
   expect_refusal({"imatrix", model}, 2, "give one with -f FILE");
   expect_refusal({"imatrix", model, "-f", text, "-c", "64", "-o", model}, 2, "the output is the input file");
+  const std::string before = read_whole_file(text);
+  expect_refusal({"imatrix", model, "-f", text, "-c", "64", "-o", text}, 2, "a file that this command reads");
+  expect_refusal({"eval", model, "-f", text, "-c", "64", "--save-logits", text}, 2, "a file that this command reads");
+  EXPECT_EQ(read_whole_file(text), before);
   expect_refusal({"imatrix", model, "-f", text, "-c", "64", "--from-chunk", "9", "-o", scratch("no")}, 2,
                  "only 6 chunks");
   expect_refusal({"imatrix", model, "-f", text, "--in-file", "/no/such/file"}, 3, "/no/such/file");

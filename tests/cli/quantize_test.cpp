@@ -123,6 +123,12 @@ TEST(QuantizeCommand, BadInputIsOneLineAndTheRightStatus) {
   expect_refusal({"quantize", in, out_path("no/such/folder.gguf"), "Q8_0"}, 3, "the folder does not exist");
   expect_refusal({"quantize", in, out, "IQ2_XS"}, 2, "needs an importance matrix");
   expect_refusal({"quantize", in, out, "Q8_0", "--imatrix", in}, 5, "is no importance matrix");
+  expect_refusal({"quantize", in, out, "Q8_0", "--imatrix", ""}, 2, "the value is empty");
+  expect_refusal({"quantize", in, out, ""}, 2, "an argument is empty");
+  const std::string rules = out_path("rules.txt");
+  write_whole_file(rules, "attn_q=Q8_0\n");
+  expect_refusal({"quantize", in, rules, "Q8_0", "--tensor-type-file", rules}, 2, "a file that this command reads");
+  EXPECT_EQ(read_whole_file(rules), "attn_q=Q8_0\n");
   expect_refusal({"quantize", in, out, "Q8_0", "--tensor-type", "x"}, 2, "must be REGEX=TYPE");
   expect_refusal({"quantize", in, out, "Q8_0", "--prune-layers", "1,x"}, 2, "--prune-layers 1,x");
   expect_refusal({"quantize", in, out, "Q8_0", "--override-kv", "x"}, 2, "must be KEY=TYPE:VALUE");
@@ -130,6 +136,20 @@ TEST(QuantizeCommand, BadInputIsOneLineAndTheRightStatus) {
   expect_refusal({"quantize", in, out, "--target-bpw", "0"}, 2, "not 2 words");
   expect_refusal({"quantize", in, out, "Q8_0", "--include-weights", "a", "--exclude-weights", "b"}, 2, "exclude each");
   EXPECT_THAT(files_like("bad_out"), IsEmpty());
+}
+
+// 3e38 as BF16 does not fit into F16: no infinity is written.
+TEST(QuantizeCommand, ValuesBeyondF16AreRefused) {
+  GgufWriter writer;
+  writer.add("general.architecture", "llama");
+  writer.add("llama.block_count", uint32_t{1});
+  std::vector<uint16_t> values(64 * 256, 0x3F80);
+  values[3 * 256] = 0x7F62;
+  writer.add_tensor("token_embd.weight", DType::bf16, Shape{64, 256}, std::as_bytes(std::span(values)));
+  const std::string in = out_path("large.gguf"), out = out_path("large_out.gguf");
+  ASSERT_TRUE(writer.write(in));
+  expect_refusal({"quantize", in, out, "F16", "--pure"}, 5, "tensor token_embd.weight, row 3");
+  EXPECT_FALSE(std::filesystem::exists(out));
 }
 
 TEST(QuantizeCommand, RequantizingMustBeAllowed) {
@@ -141,7 +161,7 @@ TEST(QuantizeCommand, RequantizingMustBeAllowed) {
 
 TEST(QuantizeCommand, NanWeightsAreNamedWithTensorAndRow) {
   const std::string in = write_weights("nan.gguf", {.has_nan = true});
-  for (const char* type : {"Q8_0", "COPY", "NVFP4"}) {
+  for (const char* type : {"Q8_0", "COPY", "NVFP4", "F16", "F32", "BF16"}) {
     expect_refusal({"quantize", in, out_path("nan_out.gguf"), type}, 5, "token_embd.weight");
     EXPECT_THAT(run_tokamak({"quantize", in, out_path("nan_out.gguf"), type}).talk, HasSubstr("row 5"));
   }
