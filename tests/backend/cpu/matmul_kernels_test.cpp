@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backend/cpu/matmul_helpers.h"
+#include "quant/codec.h"
 
 namespace tokamak::cpu::test {
 namespace {
@@ -169,6 +170,58 @@ TEST_P(MatmulKernels, EpiloguesEqualScalar) {
       }
       ASSERT_TRUE(same_bits(y[0], y[1]));
     }
+}
+
+// The field's limits for a dot product of 4096 values, |error| / 4096, on 0.1 + 2 cos(i + offset): the error of the
+// encoder and of the kernel together.
+struct DotLimit {
+  double limit = 0.02;
+  bool with_encoder = true;
+};
+DotLimit dot_limit(DType dtype) {
+  switch (dtype) {
+    case DType::q1_0:
+      return {0.40};
+    case DType::tq1_0:
+    case DType::tq2_0:
+    case DType::q2_0:
+      return {0.15};
+    case DType::q2_k:
+    case DType::iq3_xxs:
+    case DType::iq3_s:
+      return {0.04};
+    case DType::mxfp4:
+    case DType::nvfp4:
+      return {0.03};
+    case DType::iq2_xxs:  // The least squared error shrinks values that a coarse grid misses, and with them the product
+                          // of
+    case DType::iq2_xs:   // such correlated rows: 0.05 to 0.17 with the encoder (docs/reports/tensor_types_kernels.md).
+    case DType::iq2_s:
+    case DType::iq1_s:
+    case DType::iq1_m:
+      return {.with_encoder = false};
+    default:
+      return {};
+  }
+}
+
+TEST_P(MatmulKernels, DotErrorStaysBelowTheFieldsLimits) {
+  const DType dtype = GetParam().dtype;
+  const DotLimit limit = dot_limit(dtype);
+  constexpr int64_t k = 4096;
+  std::vector<float> w(k), x(k);
+  for (size_t i = 0; i < w.size(); ++i) {
+    w[i] = 0.1f + 2 * std::cos(static_cast<float>(i));
+    x[i] = 0.1f + 2 * std::cos(static_cast<float>(i) + 1);
+  }
+  Matrix m = make_matrix(dtype, 1, k, 1);
+  ASSERT_TRUE(encode_row(dtype, w.data(), k, nullptr, m.rows.data()));
+  if (!limit.with_encoder) decode_row(dtype, m.rows.data(), k, w.data());
+  double exact = 0;
+  for (size_t i = 0; i < w.size(); ++i) exact += double{w[i]} * double{x[i]};
+  const std::vector<float> y =
+      run(GetParam(), m, pack(m), pack_columns(GetParam().activation, Isa::scalar, x, 1, k), 1);
+  EXPECT_LE(std::abs(double{y[0]} - exact) / k, limit.limit);
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, MatmulKernels, testing::ValuesIn(runnable_kernels()),
