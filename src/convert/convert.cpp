@@ -1,4 +1,5 @@
 #include "convert/convert.h"
+#include "quantize/file_types.h"
 
 #include <fmt/format.h>
 
@@ -13,15 +14,6 @@ namespace fs = std::filesystem;
 
 // Values of quantization_config.quant_method whose layouts weight.cpp reads.
 constexpr auto kQuantMethods = std::to_array<std::string_view>({"modelopt", "compressed-tensors", "mxfp4", "fp8"});
-
-// general.file_type by the type of most bytes. Source: facts/tensor_types.md, "llama ftype ids".
-struct FileType {
-  DType type;
-  uint32_t id;
-};
-constexpr auto kFileTypes = std::to_array<FileType>(
-    {{DType::f32, 0}, {DType::f16, 1}, {DType::q8_0, 7}, {DType::bf16, 32}, {DType::mxfp4, 38}, {DType::nvfp4, 39}});
-constexpr uint32_t kQuantizationVersion = 2;
 
 Result<void> check_quantization(const Json& config, const std::string& where) {
   if (!config.is_object() || !config.contains("quantization_config")) return {};
@@ -93,10 +85,8 @@ uint32_t Conversion::file_type() const {
   std::map<DType, uint64_t> n_bytes;
   for (const PlannedTensor& tensor : tensors_.tensors)
     if (tensor.shape.rank() > 1) n_bytes[tensor.type] += tensor.n_bytes();
-  FileType best = kFileTypes[0];
-  for (const FileType& row : kFileTypes)
-    if (n_bytes[row.type] > n_bytes[best.type]) best = row;
-  return best.id;
+  const auto most = std::ranges::max_element(n_bytes, {}, [](const auto& entry) { return entry.second; });
+  return file_type_id(most == n_bytes.end() ? FileType::f32 : file_type_of(most->first));
 }
 
 Result<void> Conversion::check_output(const fs::path& out) const {

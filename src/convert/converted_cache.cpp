@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/fnv1a.h"
 #include "convert/convert.h"
 
 namespace tokamak::convert {
@@ -14,11 +15,10 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kConverterVersion = "1";  // raised when the same folder would become another file
 
-// FNV-1a. Source: Fowler, Noll, Vo; http://www.isthe.com/chongo/tech/comp/fnv
 uint64_t hash_text(std::string_view text) {
-  uint64_t hash = 0xCBF29CE484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3u;
-  return hash;
+  Fnv1a hash;
+  hash.add(text);
+  return hash.value();
 }
 
 // Only letters that are plain in every file system.

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "quant/blocks.h"
+#include "quant/fp4.h"
 
 namespace tokamak::convert {
 
@@ -26,9 +27,8 @@ constexpr auto kLayouts = std::to_array<WeightLayout>({
 });
 
 constexpr int64_t kNvfp4Block = 16, kMxfp4Block = 32;
-constexpr float kE2M1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
-float e2m1(uint8_t code) { return (code & 8) != 0 ? -kE2M1[code & 7] : kE2M1[code & 7]; }
+float e2m1(uint8_t code) { return 0.5f * static_cast<float>(kDoubledE2M1[code & 15]); }
 
 bool is_fp8(NumberType type) { return type == NumberType::f8_e4m3 || type == NumberType::f8_e5m2; }
 

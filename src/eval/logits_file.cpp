@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "arch/hparams.h"
+#include "base/fnv1a.h"
 
 namespace tokamak {
 
@@ -42,20 +43,6 @@ Error bad_file(const std::filesystem::path& path, std::string what) {
                .where = path.string(),
                .hint = "make it again with `tokamak eval MODEL -f TEXT --save-logits FILE`"};
 }
-
-class Fnv1a {
- public:
-  void add(std::string_view bytes) {
-    for (char c : bytes) hash_ = (hash_ ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  }
-  void add(uint64_t number) {
-    for (int i = 0; i < 8; ++i) hash_ = (hash_ ^ (number >> (8 * i) & 0xff)) * 0x100000001b3u;
-  }
-  uint64_t value() const { return hash_; }
-
- private:
-  uint64_t hash_ = 0xcbf29ce484222325u;
-};
 
 // What stands in front of the tokens, checked against the file's size; the tokens are not read yet.
 Result<FileHeader> read_header(std::span<const std::byte> bytes, const std::filesystem::path& path) {

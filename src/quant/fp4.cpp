@@ -10,9 +10,6 @@ namespace tokamak {
 
 namespace {
 
-// Twice the value of each E2M1 code; block scales are halved to match. Integers: code 8 (-0) decodes to +0 * d.
-constexpr int8_t kDoubledE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
 // Half of 2^(e - 127). e = 0 and 1 give the subnormals 2^-128 and 2^-127; 255 (NaN in the OCP standard) gives 2^127.
 float half_of_e8m0(uint8_t e) { return std::ldexp(1.0f, e - 128); }
 

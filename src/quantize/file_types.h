@@ -1,5 +1,6 @@
 // The file types: what `tokamak quantize IN OUT TYPE` can be asked for. One row per type; which tensor of a mix gets
-// another type is in mix.h. Source: facts/tensor_types.md, "llama ftype ids".
+// another type is in mix.h. The numbers are those
+// that llama.cpp's files carry.
 #pragma once
 
 #include <array>
@@ -135,5 +136,17 @@ Result<const FileTypeRow*> find_file_type(std::string_view text);
 
 // A tensor type in any case, for flags. Errors: bad_argument naming `flag`; unsupported for activation types.
 Result<DType> find_target_type(std::string_view text, std::string_view flag);
+
+// Of the block layouts in quant/blocks.h: general.quantization_version.
+inline constexpr uint32_t kQuantizationVersion = 2;
+
+// The file type whose matrices are of `type`: the one of that name, else the first that uses it, else F16.
+constexpr FileType file_type_of(DType type) {
+  for (const FileTypeRow& row : kFileTypes)
+    if (row.name == dtype_name(type)) return row.id;
+  for (const FileTypeRow& row : kFileTypes)
+    if (row.type == type) return row.id;
+  return FileType::f16;
+}
 
 }  // namespace tokamak

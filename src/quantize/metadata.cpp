@@ -10,13 +10,13 @@
 #include <variant>
 
 #include "gguf/split.h"
+#include "quantize/file_types.h"
 
 namespace tokamak {
 
 namespace {
 constexpr std::string_view kFileTypeKey = "general.file_type", kVersionKey = "general.quantization_version",
                            kImatrixPrefix = "quantize.imatrix.";
-constexpr uint32_t kQuantizationVersion = 2;  // of the block layouts that facts/tensor_types.md describes
 
 using Override = std::variant<int64_t, double, bool, std::string>;
 

@@ -286,12 +286,7 @@ FileType dominant_file_type(std::span<const GgufTensor> tensors, const Plan& pla
   for (const PlannedTensor& planned : plan.tensors)
     if (planned.is_quantizable) counts[planned.type] += tensors[planned.source].shape.n_elements();
   const auto most = std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; });
-  if (most == counts.end()) return FileType::f16;
-  for (const FileTypeRow& row : kFileTypes)
-    if (row.name == dtype_name(most->first)) return row.id;
-  for (const FileTypeRow& row : kFileTypes)
-    if (row.type == most->first) return row.id;
-  return FileType::f16;
+  return most == counts.end() ? FileType::f16 : file_type_of(most->first);
 }
 
 }  // namespace tokamak

@@ -19,15 +19,6 @@ using testing::Not;
 
 size_t n_lines(const std::string& text) { return static_cast<size_t>(std::ranges::count(text, '\n')); }
 
-// Exit status `status`, nothing on standard output, one line on standard error that has `part`.
-void expect_refusal(const std::vector<std::string>& arguments, int status, const std::string& part) {
-  const RunResult result = run_tokamak(arguments);
-  EXPECT_EQ(result.status, status) << result.talk;
-  EXPECT_EQ(result.output, "");
-  EXPECT_EQ(n_lines(result.talk), 1u) << result.talk;
-  EXPECT_THAT(result.talk, HasSubstr(part));
-}
-
 TEST(Commands, HelpFitsAScreen) {
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{"--help"},
                                                                                      {"run", "--help"},

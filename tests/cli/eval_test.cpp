@@ -33,14 +33,6 @@ json run_json(std::vector<std::string> arguments) {
   return json::parse(result.output, nullptr, false);
 }
 
-void expect_refusal(const std::vector<std::string>& arguments, int status, const std::string& part) {
-  const RunResult result = run_tokamak(arguments);
-  EXPECT_EQ(result.status, status) << result.talk;
-  EXPECT_EQ(result.output, "");
-  EXPECT_EQ(std::ranges::count(result.talk, '\n'), 1) << result.talk;
-  EXPECT_THAT(result.talk, HasSubstr(part));
-}
-
 TEST(EvalCommand, PerplexityAsTextAndJson) {
   const std::string model = chat_model().string(), text = text_file(1200, "eval.txt");
   const RunResult plain = run_tokamak({"eval", model, "-f", text});

@@ -1,12 +1,15 @@
 #include "cli/process_helpers.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -115,6 +118,14 @@ RunResult run_tokamak(const std::vector<std::string>& arguments, const RunOption
   waitpid(child, &raw, 0);
   result.status = status_of(raw);
   return result;
+}
+
+void expect_refusal(const std::vector<std::string>& arguments, int status, const std::string& part) {
+  const RunResult result = run_tokamak(arguments);
+  EXPECT_EQ(result.status, status) << result.talk;
+  EXPECT_EQ(result.output, "");
+  EXPECT_EQ(std::ranges::count(result.talk, '\n'), 1) << result.talk;
+  EXPECT_THAT(result.talk, testing::HasSubstr(part));
 }
 
 Terminal::Terminal(const std::vector<std::string>& arguments, int64_t max_file_bytes) {

@@ -26,6 +26,9 @@ struct RunResult {
 // `tokamak arguments...`. TOKAMAK_ variables of the caller are not passed on; the cache is an empty folder.
 RunResult run_tokamak(const std::vector<std::string>& arguments, const RunOptions& options = {});
 
+// That run ends with `status`, no output, and one line of talk that holds `part`.
+void expect_refusal(const std::vector<std::string>& arguments, int status, const std::string& part);
+
 // The program on a pseudo-terminal that is its standard input, output and error.
 class Terminal {
  public:

@@ -56,14 +56,6 @@ std::vector<std::string> files_like(const std::string& name) {
   return out;
 }
 
-void expect_refusal(const std::vector<std::string>& arguments, int status, const std::string& part) {
-  const RunResult result = run_tokamak(arguments);
-  EXPECT_EQ(result.status, status) << result.talk;
-  EXPECT_EQ(result.output, "");
-  EXPECT_EQ(std::ranges::count(result.talk, '\n'), 1) << result.talk;
-  EXPECT_THAT(result.talk, HasSubstr(part));
-}
-
 TEST(QuantizeCommand, WritesTheModelAndSaysItsSize) {
   const std::string in = write_weights("in.gguf"), out = out_path("out.gguf");
   const RunResult result = run_tokamak({"quantize", in, out, "Q8_0"});

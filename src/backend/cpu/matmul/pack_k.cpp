@@ -1,4 +1,4 @@
-// Packers of the K types. File blocks: facts/tensor_types.md, 3; chunks: formats.h.
+// Packers of the K types. File blocks: quant/blocks.h; chunks: formats.h.
 #include "backend/cpu/matmul/pack.h"
 
 namespace tokamak::cpu {

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/matmul/gemm_template.h"
 #include "backend/cpu/matmul/tile_group.h"
+#include "quant/fp4.h"
 #include "quant/iq_tables.h"
 
 namespace tokamak::cpu {
@@ -15,12 +16,8 @@ namespace {
 // Twice the E2M1 values, plus kOffset.
 template <int kOffset>
 constexpr std::array<uint8_t, 16> e2m1_table() {
-  constexpr int kDoubled[8] = {0, 1, 2, 3, 4, 6, 8, 12};
   std::array<uint8_t, 16> table{};
-  for (size_t i = 0; i < 8; ++i) {
-    table[i] = static_cast<uint8_t>(kOffset + kDoubled[i]);
-    table[i + 8] = static_cast<uint8_t>(kOffset - kDoubled[i]);
-  }
+  for (size_t i = 0; i < 16; ++i) table[i] = static_cast<uint8_t>(kOffset + kDoubledE2M1[i]);
   return table;
 }
 alignas(16) constexpr std::array<uint8_t, 16> kE2M1Plus16 = e2m1_table<16>(), kE2M1Plus32 = e2m1_table<32>();
