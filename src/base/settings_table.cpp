@@ -142,6 +142,8 @@ constexpr auto kSettings = std::to_array<Setting>({
      "The model's name in the file; the default is the folder's."},
     {"--pre", "", "", "", text, 0, 0, "", "", kScopeConvert, kConversion, false,
      "How text is cut before tokens are looked up (tokenizer.ggml.pre), for tokenizers that are not recognised."},
+    {"--no-tokenizer", "", "", "", flag, 0, 0, "", "off", kScopeConvert, kConversion, false,
+     "Write no vocabulary (tokenizer.ggml.model is no_vocab), for folders without a tokenizer: the model knows ids only."},
 
     {"--imatrix", "", "", "", text, 0, 0, "", "", kScopeQuantize | kScopeEval, kQuantization, true,
      "Importance matrix (GGUF or .dat): errors count by how much each column matters."},

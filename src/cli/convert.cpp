@@ -62,9 +62,10 @@ Result<int> convert_command(const Arguments& arguments) {
                  .hint = "tokamak convert FOLDER OUT.gguf"};
   catch_interrupts(/*terminate_too=*/true);
   const auto start = std::chrono::steady_clock::now();
-  const auto conversion = TRY(Conversion::plan(
-      arguments.words[0],
-      {.out_type = values.text("--outtype"), .name = values.text("--name"), .pre = values.text("--pre")}));
+  const auto conversion = TRY(Conversion::plan(arguments.words[0], {.out_type = values.text("--outtype"),
+                                                                    .name = values.text("--name"),
+                                                                    .pre = values.text("--pre"),
+                                                                    .no_tokenizer = values.flag("--no-tokenizer")}));
   for (const std::string& note : conversion->notes()) talk_line("tokamak: note: " + note);
   if (!dry_run) {
     ProgressBar bar("converting", !as_json);

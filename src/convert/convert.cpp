@@ -60,9 +60,10 @@ Result<std::unique_ptr<Conversion>> Conversion::plan(const fs::path& folder, con
   conversion->folder_ = folder;
   conversion->model_ = std::move(model);
   conversion->tensors_ = TRY(plan_tensors(conversion->checkpoint_, conversion->model_, options.out_type));
-  conversion->tokenizer_ = TRY(read_tokenizer(
-      folder, config,
-      {.family = conversion->model_.family, .n_vocab = conversion->model_.n_vocab, .forced_pre = options.pre}));
+  const TokenizerRequest request{
+      .family = conversion->model_.family, .n_vocab = conversion->model_.n_vocab, .forced_pre = options.pre};
+  conversion->tokenizer_ =
+      options.no_tokenizer ? without_tokenizer(request.n_vocab) : TRY(read_tokenizer(folder, config, request));
   conversion->name_ = options.name.empty() ? folder_name(folder) : options.name;
   return conversion;
 }

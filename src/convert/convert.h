@@ -27,6 +27,7 @@ struct ConvertOptions {
   std::string out_type = "auto";  // auto, f32, f16, bf16, q8_0
   std::string name;               // general.name; empty: the folder's name
   std::string pre;                // tokenizer.ggml.pre; empty: found out
+  bool no_tokenizer = false;      // ids only; tokenizer files are not read
 };
 
 class Conversion {

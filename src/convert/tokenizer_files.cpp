@@ -44,7 +44,7 @@ Result<VocabSource> read_tables(const Files& files, VocabKind& kind, TokenizerTa
     return Error{.code = ErrorCode::not_found,
                  .what = "no tokenizer.json and no tokenizer.model",
                  .where = files.folder.string(),
-                 .hint = "download all files of the model"};
+                 .hint = "download all files of the model, or give --no-tokenizer for a file without one"};
   kind = VocabKind::sentencepiece;
   if (!files.tokenizer.is_null()) kind = TRY(kind_of_tokenizer(files.tokenizer, files.where("tokenizer.json")));
   // The SentencePiece file has the scores that a tokenizer.json only implies.
@@ -262,10 +262,18 @@ Result<TokenizerTables> read_tokenizer(const fs::path& folder, const Json& confi
   return tables;
 }
 
+TokenizerTables without_tokenizer(int64_t n_vocab) {
+  TokenizerTables tables;
+  tables.vocab.model = "no_vocab";
+  tables.vocab.n_dummy_tokens = n_vocab;
+  return tables;
+}
+
 void add_tokenizer_keys(GgufWriter& writer, const TokenizerTables& tables) {
   const VocabSource& vocab = tables.vocab;
   const auto key = [](std::string_view name) { return std::string(kPrefix) += name; };
   writer.add(key("model"), vocab.model);
+  if (vocab.tokens.empty()) return;  // the model's vocab_size key says the rest
   if (vocab.pre) writer.add(key("pre"), *vocab.pre);
   writer.add_array(key("tokens"), std::span(vocab.tokens));
   if (!vocab.scores.empty()) writer.add_array(key("scores"), std::span(vocab.scores));

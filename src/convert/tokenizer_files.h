@@ -34,6 +34,9 @@ struct TokenizerRequest {
 Result<TokenizerTables> read_tokenizer(const std::filesystem::path& folder, const Json& config,
                                        const TokenizerRequest& request);
 
+// Ids without texts, of an embedding of n_vocab rows.
+TokenizerTables without_tokenizer(int64_t n_vocab);
+
 void add_tokenizer_keys(GgufWriter& writer, const TokenizerTables& tables);
 
 }  // namespace tokamak::convert

@@ -75,6 +75,10 @@ TEST(BadInputs, Folders) {
   folder = llama_folder();
   fs::remove(folder / "tokenizer.json");
   expect_refusal(folder, ErrorCode::not_found, {"no tokenizer.json"});
+  const auto without = Conversion::plan(folder, {.no_tokenizer = true});
+  ASSERT_TRUE(without.has_value()) << without.error().message();
+  EXPECT_EQ((*without)->tokenizer().vocab.model, "no_vocab");
+  EXPECT_EQ((*without)->tokenizer().vocab.n_dummy_tokens, kVocab);
 }
 
 TEST(BadInputs, Configs) {
