@@ -49,8 +49,15 @@ struct KvLayerShape {
   int64_t n_head_kv = 0, head_dim_k = 0, head_dim_v = 0;
 };
 
+// Floats of one recurrent state of a layer; 0 = the layer has none.
+struct RecurrentLayerShape {
+  int64_t conv_elems = 0, recurrent_elems = 0;
+};
+
 struct KvConfig {
-  std::vector<KvLayerShape> layers;
+  std::vector<KvLayerShape> layers;            // n_head_kv 0: no attention in that layer
+  std::vector<RecurrentLayerShape> recurrent;  // one per layer, or empty
+  int64_t n_state_rows = 0;                    // recurrent states per layer
   int64_t n_pages = 0;
   int64_t page_size = 64;   // token positions (slots) per page, a multiple of 16
   DType type = DType::f16;  // f32, f16 or q8_0
@@ -61,7 +68,17 @@ class KvCache {
   virtual ~KvCache() = default;
   virtual const KvConfig& config() const = 0;
   virtual std::vector<MemoryUse> memory() const = 0;
+  // Row `row` of every recurrent state, layer by layer, conv before recurrent: state_row_floats(config()) numbers.
+  // Not while a program runs.
+  virtual void read_states(int64_t row, std::span<float> out) const = 0;
+  virtual void write_states(int64_t row, std::span<const float> in) = 0;
 };
+
+inline int64_t state_row_floats(const KvConfig& config) {
+  int64_t n = 0;
+  for (const RecurrentLayerShape& layer : config.recurrent) n += layer.conv_elems + layer.recurrent_elems;
+  return n;
+}
 
 // Where one sequence's keys and values lie: position p is in slot pages[p / page_size] * page_size + p % page_size.
 struct SequencePages {
@@ -77,7 +94,34 @@ struct StepInputs {
   std::span<const int32_t> slots;      // [n_tokens], where the token's keys and values are written
   std::span<const int32_t> out_rows;   // [n_outputs], ascending, which tokens' logits are wanted
   std::span<const SequencePages> sequences;
+  // Of models with recurrent layers, [n_seqs] in the order of `sequences`: the row of the states that a sequence
+  // starts from (-1: zeros), and the first of the n_snapshots rows that its states after this step are written to.
+  std::span<const int32_t> state_src, state_rows;
 };
+
+// The input of a graph by its role.
+inline std::span<const int32_t> input_of(const StepInputs& inputs, ir::InputRole role) {
+  switch (role) {
+    case ir::InputRole::tokens:
+      return inputs.tokens;
+    case ir::InputRole::positions:
+      return inputs.positions;
+    case ir::InputRole::seq_ids:
+      return inputs.seq_ids;
+    case ir::InputRole::slots:
+      return inputs.slots;
+    case ir::InputRole::out_rows:
+      return inputs.out_rows;
+    case ir::InputRole::state_src:
+      return inputs.state_src;
+    case ir::InputRole::state_rows:
+      return inputs.state_rows;
+    case ir::InputRole::none:
+    case ir::InputRole::count_:
+      break;
+  }
+  return {};
+}
 
 // What a program does, step by step, for explain and dumps.
 struct StepReport {
@@ -103,7 +147,7 @@ class Program {
 // The input of a product with a weight: f32 [n_rows, k], rows row_stride_elems apart; row r of the input makes row r of
 // the result. Valid during the call only.
 struct MatmulInput {
-  std::string_view weight;  // the tensor's name in the file
+  std::string_view weight;  // the tensor's name in the file, with "[BEGIN:END]" behind it for a slice of its rows
   const float* x = nullptr;
   int64_t n_rows = 0, k = 0, row_stride_elems = 0;
 };

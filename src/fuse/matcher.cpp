@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 
 namespace tokamak::fuse {
 
@@ -14,20 +16,37 @@ using ir::ValueId;
 
 namespace {
 
-// Row numbers, longest sequence first.
-const std::vector<const Rule*>& rules_by_length() {
-  static const std::vector<const Rule*> sorted = [] {
-    std::vector<const Rule*> out;
-    for (const Rule& rule : rules()) out.push_back(&rule);
-    std::ranges::stable_sort(out, [](const Rule* a, const Rule* b) { return a->ops.size() > b->ops.size(); });
+// A rule with a choice of its optional ops.
+struct Variant {
+  const Rule* rule;
+  uint32_t present;  // bit i: op i is there
+  size_t n_ops() const { return static_cast<size_t>(std::popcount(present)); }
+};
+
+using VariantsByOp = std::array<std::vector<Variant>, static_cast<size_t>(ir::Op::count_)>;
+
+// Of rules that start with an op: longest first, among equals the earlier row.
+const VariantsByOp& variants() {
+  static const VariantsByOp all = [] {
+    VariantsByOp out;
+    for (const Rule& rule : rules()) {
+      const uint32_t every = (uint32_t{1} << rule.ops.size()) - 1;
+      for (uint32_t left_out = rule.optional;; left_out = (left_out - 1) & rule.optional) {
+        const Variant variant{&rule, every & ~left_out};
+        if (variant.n_ops() > 1) out[static_cast<size_t>(rule.ops[0])].push_back(variant);
+        if (left_out == 0) break;
+      }
+    }
+    for (std::vector<Variant>& list : out)
+      std::ranges::stable_sort(list, [](const Variant& a, const Variant& b) { return a.n_ops() > b.n_ops(); });
     return out;
   }();
-  return sorted;
+  return all;
 }
 
-bool is_output(const Rule& rule, size_t pattern_idx) {
-  if (rule.outputs.empty()) return pattern_idx + 1 == rule.ops.size();
-  return std::ranges::find(rule.outputs, pattern_idx) != rule.outputs.end();
+bool is_output(const Rule& rule, const Candidate& c, size_t op) {
+  if (op == c.last_op()) return true;
+  return std::ranges::find(rule.outputs, op) != rule.outputs.end();
 }
 
 bool is_view(const Graph& graph, NodeId id) { return ir::op_row(graph.node(id).op).is_view; }
@@ -37,21 +56,23 @@ bool is_view(const Graph& graph, NodeId id) { return ir::op_row(graph.node(id).o
 Matcher::Matcher(const Graph& graph, Supports supports, const ir::Plan* plan)
     : graph_(graph), supports_(std::move(supports)), plan_(plan), readers_(ir::readers_of(graph)) {}
 
-// The next non-view nodes from `start` on, when their ops are the rule's.
-std::optional<std::vector<NodeId>> Matcher::find_sequence(NodeId start, const Rule& rule) const {
-  std::vector<NodeId> nodes;
-  for (NodeId id = start; id < graph_.nodes.size() && nodes.size() < rule.ops.size(); ++id) {
-    if (is_view(graph_, id) && !nodes.empty()) continue;
-    if (graph_.node(id).op != rule.ops[nodes.size()]) return {};
-    nodes.push_back(id);
+// The next non-view nodes from `start` on, when their ops are those of the rule that are `present`.
+std::optional<std::vector<NodeId>> Matcher::find_sequence(NodeId start, const Rule& rule, uint32_t present) const {
+  std::vector<NodeId> nodes(rule.ops.size(), kNone);
+  NodeId id = start;
+  for (size_t op = 0; op < rule.ops.size(); ++op) {
+    if ((present >> op & 1) == 0) continue;
+    while (op > 0 && id < graph_.nodes.size() && is_view(graph_, id)) ++id;
+    if (id >= graph_.nodes.size() || graph_.node(id).op != rule.ops[op]) return {};
+    nodes[op] = id++;
   }
-  if (nodes.size() != rule.ops.size()) return {};
   return nodes;
 }
 
 bool Matcher::is_chained(const Candidate& c, const Rule& rule) const {
   for (size_t i = 1; i < c.nodes.size(); ++i) {
-    const ValueId previous = c.node(i - 1).output;
+    if (!c.has(i)) continue;
+    const ValueId previous = c.before(i).output;
     if (rule.is_chain &&
         std::ranges::none_of(c.node(i).inputs, [&](ValueId id) { return is_whole(graph_, id, previous); }))
       return false;
@@ -62,13 +83,13 @@ bool Matcher::is_chained(const Candidate& c, const Rule& rule) const {
 
 // What is made inside and is no output of the rule is read inside only; views inside show members or weights.
 bool Matcher::is_closed(const Candidate& c, const Rule& rule) const {
-  const NodeId first = c.nodes.front(), last = c.nodes.back();
+  const NodeId first = c.first(), last = c.nodes[c.last_op()];
   const auto inside = [&](NodeId id) { return id >= first && id <= last; };
   const auto stays_inside = [&](ValueId id) {
     return !graph_.is_output(id) && std::ranges::all_of(readers_[id], inside);
   };
   for (size_t i = 0; i < c.nodes.size(); ++i)
-    if (!is_output(rule, i) && !stays_inside(c.node(i).output)) return false;
+    if (c.has(i) && !is_output(rule, c, i) && !stays_inside(c.node(i).output)) return false;
   for (NodeId id = first; id <= last; ++id) {
     if (!is_view(graph_, id)) continue;
     const ValueId shown = graph_.node(id).output;
@@ -76,7 +97,7 @@ bool Matcher::is_closed(const Candidate& c, const Rule& rule) const {
     if (owner.kind == ir::ValueKind::weight) continue;
     if (owner.producer == kNone || !inside(owner.producer)) return false;
     const auto member = std::ranges::find(c.nodes, owner.producer);
-    if (!is_output(rule, static_cast<size_t>(member - c.nodes.begin())) && !stays_inside(shown)) return false;
+    if (!is_output(rule, c, static_cast<size_t>(member - c.nodes.begin())) && !stays_inside(shown)) return false;
   }
   return true;
 }
@@ -95,34 +116,43 @@ bool Matcher::is_placed_apart(const Candidate& c, const Rule& rule) const {
     return Range{begin, begin + dtype_bytes(value.dtype, static_cast<uint64_t>(value.shape.n_elements()))};
   };
   for (size_t i = 0; i < c.nodes.size(); ++i) {
-    if (!is_output(rule, i)) continue;
+    if (!c.has(i) || !is_output(rule, c, i)) continue;
     const auto written = range_of(c.node(i).output);
-    for (size_t k = 0; written && k < c.nodes.size(); ++k)
+    for (size_t k = 0; written && k < c.nodes.size(); ++k) {
+      if (!c.has(k)) continue;
       for (ValueId id : c.node(k).inputs) {
         const NodeId producer = graph_.value(graph_.storage_of(id)).producer;
-        if (producer != kNone && producer >= c.nodes.front()) continue;  // a member
+        if (producer != kNone && producer >= c.first()) continue;  // a member
         const auto read = range_of(id);
         if (read && read->begin < written->end && written->begin < read->end) return false;
       }
+    }
   }
   return true;
 }
 
-std::optional<Match> Matcher::at(NodeId start, Mode mode, const Rule& rule) const {
-  const auto nodes = find_sequence(start, rule);
+std::optional<Match> Matcher::match(NodeId start, Mode mode, const Rule& rule, uint32_t present) const {
+  const auto nodes = find_sequence(start, rule, present);
   if (!nodes) return {};
   const Candidate candidate{graph_, *nodes};
   if (!is_chained(candidate, rule) || !is_closed(candidate, rule) || !rule.check(candidate, mode)) return {};
   if (mode == Mode::full && !is_placed_apart(candidate, rule)) return {};
   if (supports_ && !supports_(graph_, rule, *nodes)) return {};
   Match match{rule.id, {}};
-  for (NodeId id = start; id <= nodes->back(); ++id) match.nodes.push_back(id);
+  for (NodeId id = start; id <= (*nodes)[candidate.last_op()]; ++id) match.nodes.push_back(id);
   return match;
 }
 
+std::optional<Match> Matcher::at(NodeId start, Mode mode, const Rule& rule) const {
+  for (const Variant& variant : variants()[static_cast<size_t>(graph_.node(start).op)])
+    if (variant.rule == &rule)
+      if (auto found = match(start, mode, rule, variant.present)) return found;
+  return {};
+}
+
 std::optional<Match> Matcher::at(NodeId start, Mode mode) const {
-  for (const Rule* rule : rules_by_length())
-    if (auto match = at(start, mode, *rule)) return match;
+  for (const Variant& variant : variants()[static_cast<size_t>(graph_.node(start).op)])
+    if (auto found = match(start, mode, *variant.rule, variant.present)) return found;
   return {};
 }
 

@@ -18,8 +18,8 @@ struct Match {
   std::vector<ir::NodeId> nodes;  // members in order, with the views that travel with them; consecutive
 };
 
-// A backend's veto, from its kernel table: does it run `rule` on these nodes (pattern order, views left out), given
-// their types and shapes? Empty function: everything.
+// A backend's veto, from its kernel table: does it run `rule` on these nodes (as in Candidate::nodes), given their
+// types and shapes? Empty function: everything.
 using Supports = std::function<bool(const ir::Graph&, const Rule&, std::span<const ir::NodeId>)>;
 
 // Matches rules on one graph, which must outlive it and not change.
@@ -35,11 +35,12 @@ class Matcher {
 
   // Longest rule that matches at `start`, or nothing.
   std::optional<Match> at(ir::NodeId start, Mode mode) const;
-  // One rule at `start`.
+  // One rule at `start`, in its longest form that fits.
   std::optional<Match> at(ir::NodeId start, Mode mode, const Rule& rule) const;
 
  private:
-  std::optional<std::vector<ir::NodeId>> find_sequence(ir::NodeId start, const Rule& rule) const;
+  std::optional<Match> match(ir::NodeId start, Mode mode, const Rule& rule, uint32_t present) const;
+  std::optional<std::vector<ir::NodeId>> find_sequence(ir::NodeId start, const Rule& rule, uint32_t present) const;
   bool is_chained(const Candidate& candidate, const Rule& rule) const;
   bool is_closed(const Candidate& candidate, const Rule& rule) const;
   bool is_placed_apart(const Candidate& candidate, const Rule& rule) const;

@@ -1,13 +1,15 @@
 #include "fuse/rules.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
+
+#include "fuse/checks.h"
 
 namespace tokamak::fuse {
 
-using ir::Attr;
 using ir::Graph;
 using ir::kNone;
-using ir::Node;
 using ir::NodeId;
 using ir::Op;
 using ir::Value;
@@ -20,104 +22,12 @@ bool is_whole(const Graph& graph, ValueId id, ValueId of) {
          b.is_contiguous() && a.shape.n_elements() == b.shape.n_elements();
 }
 
-int other_operand(const Graph& graph, const Node& node, ValueId pred) {
+int other_operand(const Graph& graph, const ir::Node& node, ValueId pred) {
   const bool first = is_whole(graph, node.inputs[0], pred), second = is_whole(graph, node.inputs[1], pred);
   return first == second ? -1 : first ? 1 : 0;
 }
 
-std::vector<NodeId> pattern_nodes(const Graph& graph, const ir::Group& group) {
-  std::vector<NodeId> nodes;
-  for (NodeId id : group.nodes)
-    if (!ir::op_row(graph.node(id).op).is_view) nodes.push_back(id);
-  return nodes;
-}
-
 namespace {
-
-bool is_weight(const Graph& graph, ValueId id) {
-  return graph.value(graph.storage_of(id)).kind == ir::ValueKind::weight;
-}
-
-// The memory of `id` is complete before the first node of the group runs.
-bool comes_before(const Candidate& c, ValueId id) {
-  const NodeId producer = c.graph.value(c.graph.storage_of(id)).producer;
-  return producer == kNone || producer < c.nodes.front();
-}
-
-// Nodes 1.. take their predecessor as operand 0 and something older as operand 1.
-bool extends_left(const Candidate& c, size_t begin, size_t end) {
-  for (size_t i = begin; i < end; ++i) {
-    const Node& node = c.node(i);
-    if (!is_whole(c.graph, node.inputs[0], c.node(i - 1).output)) return false;
-    if (!comes_before(c, node.inputs[1])) return false;
-  }
-  return true;
-}
-
-bool check_norm(const Candidate& c, Mode) {
-  if (!extends_left(c, 1, c.nodes.size())) return false;
-  const Value& weight = c.graph.value(c.node(1).inputs[1]);
-  return weight.shape.n_rows() == 1 || weight.is_contiguous();
-}
-
-// The weight is one vector for all heads, since the rotation works head by head.
-bool check_norm_rope(const Candidate& c, Mode) {
-  const Node &mul = c.node(1), &rope = c.node(2);
-  const Value& weight = c.graph.value(mul.inputs[1]);
-  return extends_left(c, 1, 2) && weight.shape.rank() == 1 &&
-         c.graph.value(mul.output).shape == c.graph.value(c.node(0).output).shape &&
-         c.graph.value(rope.output).shape == c.graph.value(mul.output).shape &&
-         is_whole(c.graph, rope.inputs[0], mul.output);
-}
-
-// The rows that SET_ROWS stores are the rotated ones; its slots are known beforehand.
-bool check_rope_set_rows(const Candidate& c, Mode) {
-  const size_t last = c.nodes.size() - 1;
-  const Node &rope = c.node(last - 1), &write = c.node(last);
-  return is_whole(c.graph, write.inputs[1], rope.output) &&
-         c.graph.value(write.inputs[1]).shape == c.graph.value(rope.output).shape && comes_before(c, write.inputs[0]) &&
-         comes_before(c, write.inputs[2]);
-}
-bool check_norm_rope_set_rows(const Candidate& c, Mode mode) {
-  return check_norm_rope(c, mode) && check_rope_set_rows(c, mode);
-}
-
-bool check_add_chain(const Candidate& c, Mode) {
-  if (!extends_left(c, 1, c.nodes.size())) return false;
-  const Value& first = c.graph.value(c.node(0).inputs[1]);
-  for (size_t i = 1; i < c.nodes.size(); ++i) {
-    const Value& addend = c.graph.value(c.node(i).inputs[1]);
-    if (addend.shape != first.shape || addend.row_stride_elems != first.row_stride_elems) return false;
-  }
-  return true;
-}
-
-// The addend is a bias vector among the weights, or a whole activation (the residual) that is ready before.
-bool check_mul_mat_add(const Candidate& c, Mode) {
-  const Node &mul_mat = c.node(0), &add = c.node(1);
-  const int side = other_operand(c.graph, add, mul_mat.output);
-  if (side < 0) return false;
-  const ValueId addend = add.inputs[static_cast<size_t>(side)];
-  const Shape& shape = c.graph.value(addend).shape;
-  if (!comes_before(c, addend)) return false;
-  if (shape == c.graph.value(mul_mat.output).shape) return true;
-  return shape.rank() == 1 && is_weight(c.graph, addend);
-}
-
-bool check_mul_mat_glu(const Candidate& c, Mode) {
-  const Node &gate = c.node(0), &up = c.node(1), &glu = c.node(2);
-  if (glu.inputs.size() != 2 || glu.inputs[0] != gate.output || glu.inputs[1] != up.output) return false;
-  if (gate.inputs[1] != up.inputs[1]) return false;
-  const ValueId gate_weight = gate.inputs[0], up_weight = up.inputs[0];
-  return is_weight(c.graph, gate_weight) && is_weight(c.graph, up_weight) &&
-         c.graph.value(gate_weight).dtype == c.graph.value(up_weight).dtype &&
-         c.graph.value(gate_weight).shape == c.graph.value(up_weight).shape;
-}
-
-bool check_softcap(const Candidate& c, Mode) {
-  return c.node(1).attrs.keyword<ir::Unary>(Attr::unary) == ir::Unary::tanh &&
-         c.node(0).attrs.number(Attr::bias) == 0 && c.node(2).attrs.number(Attr::bias) == 0;
-}
 
 constexpr Op kNormMul[] = {Op::norm, Op::mul};
 constexpr Op kNormMulAdd[] = {Op::norm, Op::mul, Op::add};
@@ -127,87 +37,263 @@ constexpr Op kRmsNormMulRope[] = {Op::rms_norm, Op::mul, Op::rope};
 constexpr Op kRmsNormMulRopeSetRows[] = {Op::rms_norm, Op::mul, Op::rope, Op::set_rows};
 constexpr Op kRopeSetRows[] = {Op::rope, Op::set_rows};
 constexpr Op kAdds[] = {Op::add, Op::add, Op::add, Op::add, Op::add, Op::add, Op::add};
+constexpr Op kMuls[] = {Op::mul, Op::mul, Op::mul, Op::mul, Op::mul, Op::mul, Op::mul};
 constexpr std::span<const Op> adds(size_t n) { return std::span<const Op>(kAdds).first(n); }
-constexpr Op kMulMatAdd[] = {Op::mul_mat, Op::add};
-constexpr Op kMulMatGlu[] = {Op::mul_mat, Op::mul_mat, Op::glu};
+constexpr std::span<const Op> muls(size_t n) { return std::span<const Op>(kMuls).first(n); }
+constexpr Op kSnake[] = {Op::mul, Op::unary, Op::unary, Op::mul, Op::add};
+constexpr Op kMulMatEpilogue[] = {Op::mul_mat, Op::mul, Op::add};
+constexpr Op kMulMatGlu[] = {Op::mul_mat, Op::mul, Op::add, Op::mul_mat, Op::mul, Op::add, Op::glu};
+constexpr Op kMulMatIdEpilogue[] = {Op::mul_mat_id, Op::get_rows, Op::mul, Op::add_id};
+constexpr Op kMulMatIdGlu[] = {Op::mul_mat_id, Op::get_rows, Op::mul,    Op::add_id, Op::mul_mat_id,
+                               Op::get_rows,   Op::mul,      Op::add_id, Op::glu};
+constexpr Op kTopkSoftmax[] = {Op::soft_max, Op::add,   Op::mask_groups, Op::argsort, Op::get_rows,
+                               Op::sum_rows, Op::clamp, Op::div,         Op::scale};
+constexpr Op kTopkSigmoid[] = {Op::unary,    Op::add,   Op::mask_groups, Op::argsort, Op::get_rows,
+                               Op::sum_rows, Op::clamp, Op::div,         Op::scale};
+constexpr Op kTopkSoftplus[] = {Op::unary,    Op::unary,    Op::add,   Op::mask_groups, Op::argsort,
+                                Op::get_rows, Op::sum_rows, Op::clamp, Op::div,         Op::scale};
+constexpr Op kTopkLateSoftmax[] = {Op::argsort, Op::get_rows, Op::soft_max};
+constexpr Op kTopkLateSigmoid[] = {Op::argsort, Op::get_rows, Op::unary};
+constexpr Op kUnaryMul[] = {Op::unary, Op::mul};
+constexpr Op kReluSqr[] = {Op::unary, Op::unary};
 constexpr Op kSoftcap[] = {Op::scale, Op::unary, Op::scale};
+constexpr Op kSsmConvSilu[] = {Op::ssm_conv, Op::add, Op::unary};
+constexpr Op kConvStateCpy[] = {Op::ssm_conv_state, Op::cpy};
+constexpr Op kDeltaNetCpy[] = {Op::gated_delta_net, Op::cpy};
 
-// Columns after ops: outputs, is_chain, equal_shapes.
+// Beside the last result, the experts' weights, the experts themselves leave the group.
+constexpr uint32_t kTopkOptional = 0b1'1110'0110, kTopkSoftplusOptional = kTopkOptional << 1;
+constexpr uint8_t kTopkOutputs[] = {3}, kTopkSoftplusOutputs[] = {4};
+constexpr uint8_t kLateOutputs[] = {0};
+constexpr uint8_t kDeltaNetOutputs[] = {0};  // y
+
 constexpr auto kRules = std::to_array<Rule>({
-    {RuleId::norm_mul, "NORM+MUL", kNormMul, {}, true, true, check_norm, "layer norm with its weight"},
-    {RuleId::norm_mul_add,
-     "NORM+MUL+ADD",
-     kNormMulAdd,
-     {},
-     true,
-     true,
-     check_norm,
-     "layer norm with weight and bias, or with a residual"},
-    {RuleId::rms_norm_mul, "RMS_NORM+MUL", kRmsNormMul, {}, true, true, check_norm, "RMS norm with its weight"},
-    {RuleId::rms_norm_mul_add,
-     "RMS_NORM+MUL+ADD",
-     kRmsNormMulAdd,
-     {},
-     true,
-     true,
-     check_norm,
-     "RMS norm with its weight, then the residual"},
-    {RuleId::rms_norm_mul_rope,
-     "RMS_NORM+MUL+ROPE",
-     kRmsNormMulRope,
-     {},
-     true,
-     true,
-     check_norm_rope,
-     "per-head norm of queries or keys, then their rotation"},
-    {RuleId::rms_norm_mul_rope_set_rows,
-     "RMS_NORM+MUL+ROPE+VIEW+SET_ROWS",
-     kRmsNormMulRopeSetRows,
-     {},
-     true,
-     false,
-     check_norm_rope_set_rows,
-     "normed and rotated keys, written to the cache"},
-    {RuleId::rope_set_rows,
-     "ROPE+VIEW+SET_ROWS",
-     kRopeSetRows,
-     {},
-     true,
-     false,
-     check_rope_set_rows,
-     "rotated keys, written to the cache"},
-    {RuleId::add_2, "ADD+ADD", adds(2), {}, true, true, check_add_chain, "sum of three"},
-    {RuleId::add_3, "ADD+ADD+ADD", adds(3), {}, true, true, check_add_chain, "sum of four"},
-    {RuleId::add_4, "ADD+ADD+ADD+ADD", adds(4), {}, true, true, check_add_chain, "sum of five"},
-    {RuleId::add_5, "ADD+ADD+ADD+ADD+ADD", adds(5), {}, true, true, check_add_chain, "sum of six"},
-    {RuleId::add_6, "ADD+ADD+ADD+ADD+ADD+ADD", adds(6), {}, true, true, check_add_chain, "sum of seven"},
-    {RuleId::add_7, "ADD+ADD+ADD+ADD+ADD+ADD+ADD", adds(7), {}, true, true, check_add_chain, "sum of eight"},
-    {RuleId::mul_mat_add,
-     "MUL_MAT+ADD",
-     kMulMatAdd,
-     {},
-     true,
-     true,
-     check_mul_mat_add,
-     "product with its bias, or with the residual"},
-    {RuleId::mul_mat_glu,
-     "MUL_MAT+MUL_MAT+GLU",
-     kMulMatGlu,
-     {},
-     false,
-     true,
-     check_mul_mat_glu,
-     "gate and up projections of one input, then the gated activation"},
-    {RuleId::softcap, "SCALE+TANH+SCALE", kSoftcap, {}, true, true, check_softcap, "logit softcap c * tanh(x / c)"},
+    {.id = RuleId::norm_mul,
+     .label = "NORM+MUL",
+     .ops = kNormMul,
+     .check = check_norm,
+     .meaning = "layer norm with its weight"},
+    {.id = RuleId::norm_mul_add,
+     .label = "NORM+MUL+ADD",
+     .ops = kNormMulAdd,
+     .check = check_norm,
+     .meaning = "layer norm with weight and bias, or with a residual"},
+    {.id = RuleId::rms_norm_mul,
+     .label = "RMS_NORM+MUL",
+     .ops = kRmsNormMul,
+     .check = check_norm,
+     .meaning = "RMS norm with its weight"},
+    {.id = RuleId::rms_norm_mul_add,
+     .label = "RMS_NORM+MUL+ADD",
+     .ops = kRmsNormMulAdd,
+     .check = check_norm,
+     .meaning = "RMS norm with its weight, then the residual"},
+    {.id = RuleId::rms_norm_mul_rope,
+     .label = "RMS_NORM+MUL+ROPE",
+     .ops = kRmsNormMulRope,
+     .check = check_norm_rope,
+     .meaning = "per-head norm of queries or keys, then their rotation"},
+    {.id = RuleId::rms_norm_mul_rope_set_rows,
+     .label = "RMS_NORM+MUL+ROPE+VIEW+SET_ROWS",
+     .ops = kRmsNormMulRopeSetRows,
+     .equal_shapes = false,
+     .check = check_norm_rope_set_rows,
+     .meaning = "normed and rotated keys, written to the cache"},
+    {.id = RuleId::rope_set_rows,
+     .label = "ROPE+VIEW+SET_ROWS",
+     .ops = kRopeSetRows,
+     .equal_shapes = false,
+     .check = check_rope_set_rows,
+     .meaning = "rotated keys, written to the cache"},
+    {.id = RuleId::add_2, .label = "ADD+ADD", .ops = adds(2), .check = check_chain, .meaning = "sum of three"},
+    {.id = RuleId::add_3, .label = "ADD+ADD+ADD", .ops = adds(3), .check = check_chain, .meaning = "sum of four"},
+    {.id = RuleId::add_4, .label = "ADD+ADD+ADD+ADD", .ops = adds(4), .check = check_chain, .meaning = "sum of five"},
+    {.id = RuleId::add_5,
+     .label = "ADD+ADD+ADD+ADD+ADD",
+     .ops = adds(5),
+     .check = check_chain,
+     .meaning = "sum of six"},
+    {.id = RuleId::add_6,
+     .label = "ADD+ADD+ADD+ADD+ADD+ADD",
+     .ops = adds(6),
+     .check = check_chain,
+     .meaning = "sum of seven"},
+    {.id = RuleId::add_7,
+     .label = "ADD+ADD+ADD+ADD+ADD+ADD+ADD",
+     .ops = adds(7),
+     .check = check_chain,
+     .meaning = "sum of eight"},
+    {.id = RuleId::mul_2, .label = "MUL+MUL", .ops = muls(2), .check = check_chain, .meaning = "product of three"},
+    {.id = RuleId::mul_3, .label = "MUL+MUL+MUL", .ops = muls(3), .check = check_chain, .meaning = "product of four"},
+    {.id = RuleId::mul_4,
+     .label = "MUL+MUL+MUL+MUL",
+     .ops = muls(4),
+     .check = check_chain,
+     .meaning = "product of five"},
+    {.id = RuleId::mul_5,
+     .label = "MUL+MUL+MUL+MUL+MUL",
+     .ops = muls(5),
+     .check = check_chain,
+     .meaning = "product of six"},
+    {.id = RuleId::mul_6,
+     .label = "MUL+MUL+MUL+MUL+MUL+MUL",
+     .ops = muls(6),
+     .check = check_chain,
+     .meaning = "product of seven"},
+    {.id = RuleId::mul_7,
+     .label = "MUL+MUL+MUL+MUL+MUL+MUL+MUL",
+     .ops = muls(7),
+     .check = check_chain,
+     .meaning = "product of eight"},
+    {.id = RuleId::snake,
+     .label = "MUL+SIN+SQR+MUL+ADD",
+     .ops = kSnake,
+     .is_chain = false,
+     .check = check_snake,
+     .meaning = "snake activation x + sin(a x)^2 / b"},
+    {.id = RuleId::mul_mat_epilogue,
+     .label = "MUL_MAT(+MUL)(+ADD)",
+     .ops = kMulMatEpilogue,
+     .optional = 0b110,
+     .label_by_members = true,
+     .check = check_mul_mat_epilogue,
+     .meaning = "product with its NVFP4 post-scale, its bias or the residual"},
+    {.id = RuleId::mul_mat_glu,
+     .label = "MUL_MAT(+MUL)(+ADD) x2 +GLU",
+     .ops = kMulMatGlu,
+     .optional = 0b0110110,
+     .is_chain = false,
+     .label_by_members = true,
+     .check = check_mul_mat_glu,
+     .meaning = "gate and up projections of one input with their post-scales and biases, then the gated activation"},
+    {.id = RuleId::mul_mat_id_epilogue,
+     .label = "MUL_MAT_ID(+GET_ROWS+MUL)(+ADD_ID)",
+     .ops = kMulMatIdEpilogue,
+     .optional = 0b1110,
+     .is_chain = false,
+     .equal_shapes = false,
+     .label_by_members = true,
+     .check = check_mul_mat_id_epilogue,
+     .meaning = "product with the chosen experts, their post-scales and biases"},
+    {.id = RuleId::mul_mat_id_glu,
+     .label = "MUL_MAT_ID(+GET_ROWS+MUL)(+ADD_ID) x2 +GLU",
+     .ops = kMulMatIdGlu,
+     .optional = 0b011101110,
+     .is_chain = false,
+     .equal_shapes = false,
+     .label_by_members = true,
+     .check = check_mul_mat_id_glu,
+     .meaning = "gate and up projections of the chosen experts, then the gated activation"},
+    {.id = RuleId::topk_moe_softmax,
+     .label = "TOPK_MOE (SOFT_MAX)",
+     .ops = kTopkSoftmax,
+     .outputs = kTopkOutputs,
+     .optional = kTopkOptional,
+     .is_chain = false,
+     .equal_shapes = false,
+     .label_by_members = true,
+     .check = check_topk_softmax,
+     .meaning = "experts by softmax, with bias, groups, renormalisation and scale where they are"},
+    {.id = RuleId::topk_moe_sigmoid,
+     .label = "TOPK_MOE (SIGMOID)",
+     .ops = kTopkSigmoid,
+     .outputs = kTopkOutputs,
+     .optional = kTopkOptional,
+     .is_chain = false,
+     .equal_shapes = false,
+     .label_by_members = true,
+     .check = check_topk_sigmoid,
+     .meaning = "the same by sigmoid"},
+    {.id = RuleId::topk_moe_softplus,
+     .label = "TOPK_MOE (SOFTPLUS+SQRT)",
+     .ops = kTopkSoftplus,
+     .outputs = kTopkSoftplusOutputs,
+     .optional = kTopkSoftplusOptional,
+     .is_chain = false,
+     .equal_shapes = false,
+     .label_by_members = true,
+     .check = check_topk_softplus,
+     .meaning = "the same by the root of softplus"},
+    {.id = RuleId::topk_moe_late_softmax,
+     .label = "ARGSORT+GET_ROWS+SOFT_MAX",
+     .ops = kTopkLateSoftmax,
+     .outputs = kLateOutputs,
+     .is_chain = false,
+     .equal_shapes = false,
+     .check = check_topk_late_softmax,
+     .meaning = "the best experts, then a softmax over them"},
+    {.id = RuleId::topk_moe_late_sigmoid,
+     .label = "ARGSORT+GET_ROWS+SIGMOID",
+     .ops = kTopkLateSigmoid,
+     .outputs = kLateOutputs,
+     .is_chain = false,
+     .equal_shapes = false,
+     .check = check_topk_late_sigmoid,
+     .meaning = "the best experts, then a sigmoid of each"},
+    {.id = RuleId::unary_mul,
+     .label = "SILU|SIGMOID|SOFTPLUS +MUL",
+     .ops = kUnaryMul,
+     .label_by_members = true,
+     .check = check_unary_mul,
+     .meaning = "an activation times another value"},
+    {.id = RuleId::relu_sqr, .label = "RELU+SQR", .ops = kReluSqr, .check = check_relu_sqr, .meaning = "squared ReLU"},
+    {.id = RuleId::softcap,
+     .label = "SCALE+TANH+SCALE",
+     .ops = kSoftcap,
+     .check = check_softcap,
+     .meaning = "logit softcap c * tanh(x / c)"},
+    {.id = RuleId::ssm_conv_silu,
+     .label = "SSM_CONV(+ADD)+SILU",
+     .ops = kSsmConvSilu,
+     .optional = 0b010,
+     .label_by_members = true,
+     .check = check_ssm_conv,
+     .meaning = "causal convolution with its bias, then SiLU"},
+    {.id = RuleId::ssm_conv_state_cpy,
+     .label = "SSM_CONV_STATE+CPY",
+     .ops = kConvStateCpy,
+     .equal_shapes = false,
+     .check = check_conv_state_cpy,
+     .meaning = "the last inputs of a convolution, written to the state"},
+    {.id = RuleId::gated_delta_net_cpy,
+     .label = "GATED_DELTA_NET+CPY",
+     .ops = kDeltaNetCpy,
+     .outputs = kDeltaNetOutputs,
+     .is_chain = false,
+     .equal_shapes = false,
+     .check = check_delta_net_cpy,
+     .meaning = "delta net that writes its states where they are kept"},
 });
 
 constexpr bool table_matches_enum() {
   if (kRules.size() != static_cast<size_t>(RuleId::count_)) return false;
   for (size_t i = 0; i < kRules.size(); ++i)
-    if (static_cast<size_t>(kRules[i].id) != i || kRules[i].ops.size() < 2) return false;
+    if (static_cast<size_t>(kRules[i].id) != i || kRules[i].ops.size() < 2 || kRules[i].ops.size() > kMaxRuleOps ||
+        (kRules[i].optional & 1) != 0)
+      return false;
   return true;
 }
 static_assert(table_matches_enum());
+
+// Assigns `members` to the rule's ops, leaving out optional ones; the ops of a rule leave one way at most.
+bool assign(const Graph& graph, const Rule& rule, std::span<const NodeId> members, size_t op,
+            std::vector<NodeId>& out) {
+  if (op == rule.ops.size()) return members.empty();
+  if (!members.empty() && graph.node(members[0]).op == rule.ops[op]) {
+    out[op] = members[0];
+    if (assign(graph, rule, members.subspan(1), op + 1, out)) return true;
+  }
+  out[op] = kNone;
+  return (rule.optional >> op & 1) != 0 && assign(graph, rule, members, op + 1, out);
+}
+
+// "SILU" of a UNARY, else the op's name.
+std::string member_name(const ir::Node& node) {
+  if (node.op != Op::unary) return std::string(ir::op_row(node.op).name);
+  std::string name(ir::kUnaries[static_cast<size_t>(node.attrs.integer(ir::Attr::unary))]);
+  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
 
 }  // namespace
 
@@ -219,9 +305,27 @@ const Rule* find_rule(std::string_view label) {
   return nullptr;
 }
 
-std::string_view group_label(const Graph& graph, const ir::Group& group) {
-  if (group.rule < kRules.size()) return kRules[group.rule].label;
-  return ir::op_row(graph.node(group.nodes.front()).op).name;
+std::vector<NodeId> member_nodes(const Graph& graph, const ir::Group& group) {
+  std::vector<NodeId> nodes;
+  for (NodeId id : group.nodes)
+    if (!ir::op_row(graph.node(id).op).is_view) nodes.push_back(id);
+  return nodes;
+}
+
+std::vector<NodeId> pattern_nodes(const Graph& graph, const ir::Group& group) {
+  std::vector<NodeId> members = member_nodes(graph, group);
+  if (group.rule >= kRules.size() || kRules[group.rule].optional == 0) return members;
+  std::vector<NodeId> nodes(kRules[group.rule].ops.size(), kNone);
+  CHECK(assign(graph, kRules[group.rule], members, 0, nodes), group.nodes.front());
+  return nodes;
+}
+
+std::string group_label(const Graph& graph, const ir::Group& group) {
+  if (group.rule >= kRules.size()) return std::string(ir::op_row(graph.node(group.nodes.front()).op).name);
+  if (!kRules[group.rule].label_by_members) return std::string(kRules[group.rule].label);
+  std::string label;
+  for (NodeId id : member_nodes(graph, group)) label += (label.empty() ? "" : "+") + member_name(graph.node(id));
+  return label;
 }
 
 }  // namespace tokamak::fuse

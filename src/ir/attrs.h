@@ -29,13 +29,27 @@ enum class Attr : uint8_t {
   beta_fast,
   beta_slow,
   n_ctx_orig,
+  round_range,
   glu,
+  alpha,
+  limit,
   unary,
   softcap,
   window,
+  chunk,
   causal,
   offset,
   dims,
+  min,
+  max,
+  n_group,
+  n_group_used,
+  n_best,
+  temp_scale,
+  temp_length,
+  temp_offset,
+  n_snapshots,
+  head_map,
   count_,
 };
 
@@ -43,13 +57,17 @@ enum class AttrKind : uint8_t { number, integer, keyword, shape };
 
 // Values of keyword attributes, in the order of their keyword lists below.
 enum class RopePairing : int64_t { norm, neox };  // rotate (2i, 2i+1) or (i, i + n_rot/2)
-enum class Glu : int64_t { reglu, geglu, swiglu, geglu_erf, geglu_quick };
-enum class Unary : int64_t { silu, gelu, gelu_erf, gelu_quick, relu, sigmoid, tanh };
+enum class Glu : int64_t { reglu, geglu, swiglu, geglu_erf, geglu_quick, swiglu_oai };
+enum class Unary : int64_t { silu, gelu, gelu_erf, gelu_quick, relu, sigmoid, tanh, softplus, exp, sqr, sqrt, sin };
+// Which key head a value head reads: h mod n_head_k, or h / (n_head_v / n_head_k).
+enum class HeadMap : int64_t { tiled, grouped };
 
 inline constexpr auto kRopePairings = std::to_array<std::string_view>({"norm", "neox"});
-inline constexpr auto kGlus = std::to_array<std::string_view>({"reglu", "geglu", "swiglu", "geglu_erf", "geglu_quick"});
-inline constexpr auto kUnaries =
-    std::to_array<std::string_view>({"silu", "gelu", "gelu_erf", "gelu_quick", "relu", "sigmoid", "tanh"});
+inline constexpr auto kGlus =
+    std::to_array<std::string_view>({"reglu", "geglu", "swiglu", "geglu_erf", "geglu_quick", "swiglu_oai"});
+inline constexpr auto kUnaries = std::to_array<std::string_view>(
+    {"silu", "gelu", "gelu_erf", "gelu_quick", "relu", "sigmoid", "tanh", "softplus", "exp", "sqr", "sqrt", "sin"});
+inline constexpr auto kHeadMaps = std::to_array<std::string_view>({"tiled", "grouped"});
 
 struct AttrRow {
   Attr id;
@@ -81,7 +99,10 @@ inline constexpr auto kAttrs = std::to_array<AttrRow>({
      "context length before scaling, tokens",
      0,
      kMaxIntegerAttr},
+    {Attr::round_range, "round_range", AttrKind::integer, {}, "YaRN: 1 = the correction range is whole pairs", 0, 1},
     {Attr::glu, "glu", AttrKind::keyword, kGlus, "activation of the gate"},
+    {Attr::alpha, "alpha", AttrKind::number, {}, "swiglu_oai: factor inside the sigmoid; others: 0"},
+    {Attr::limit, "limit", AttrKind::number, {}, "swiglu_oai: gate and up are cut to it; others: 0", 0},
     {Attr::unary, "unary", AttrKind::keyword, kUnaries, "function"},
     {Attr::softcap, "softcap", AttrKind::number, {}, "scores become c * tanh(score / c); 0 = off", 0},
     {Attr::window,
@@ -89,6 +110,13 @@ inline constexpr auto kAttrs = std::to_array<AttrRow>({
      AttrKind::integer,
      {},
      "a key is visible when 0 <= q_pos - k_pos < window; 0 = no limit",
+     0,
+     kMaxIntegerAttr},
+    {Attr::chunk,
+     "chunk",
+     AttrKind::integer,
+     {},
+     "a key is visible when it lies in the query's own run of so many positions; 0 = no limit",
      0,
      kMaxIntegerAttr},
     {Attr::causal, "causal", AttrKind::integer, {}, "1: keys after the query are hidden", 0, 1},
@@ -100,6 +128,22 @@ inline constexpr auto kAttrs = std::to_array<AttrRow>({
      0,
      kMaxIntegerAttr},
     {Attr::dims, "dims", AttrKind::shape, {}, "shape of the result"},
+    {Attr::min, "min", AttrKind::number, {}, "smallest result"},
+    {Attr::max, "max", AttrKind::number, {}, "largest result"},
+    {Attr::n_group, "n_group", AttrKind::integer, {}, "groups of experts", 1, kMaxIntegerAttr},
+    {Attr::n_group_used, "n_group_used", AttrKind::integer, {}, "groups that are kept", 1, kMaxIntegerAttr},
+    {Attr::n_best, "n_best", AttrKind::integer, {}, "a group counts as the sum of so many of its best", 1, 2},
+    {Attr::temp_scale, "temp_scale", AttrKind::number, {}, "factor on the logarithm"},
+    {Attr::temp_length,
+     "temp_length",
+     AttrKind::integer,
+     {},
+     "positions until the factor first grows",
+     1,
+     kMaxIntegerAttr},
+    {Attr::temp_offset, "temp_offset", AttrKind::integer, {}, "added to the position", 0, 1},
+    {Attr::n_snapshots, "n_snapshots", AttrKind::integer, {}, "states kept per sequence, newest first", 1, 64},
+    {Attr::head_map, "head_map", AttrKind::keyword, kHeadMaps, "which key head a value head reads"},
 });
 
 constexpr bool attr_table_matches_enum() {

@@ -85,21 +85,55 @@ ValueId GraphBuilder::get_rows(ValueId table, ValueId ids, std::string_view name
   return node(Op::get_rows, {table, ids}, {}, name);
 }
 ValueId GraphBuilder::add(ValueId a, ValueId b, std::string_view name) { return node(Op::add, {a, b}, {}, name); }
+ValueId GraphBuilder::sub(ValueId a, ValueId b, std::string_view name) { return node(Op::sub, {a, b}, {}, name); }
 ValueId GraphBuilder::mul(ValueId a, ValueId b, std::string_view name) { return node(Op::mul, {a, b}, {}, name); }
+ValueId GraphBuilder::div(ValueId a, ValueId b, std::string_view name) { return node(Op::div, {a, b}, {}, name); }
 ValueId GraphBuilder::scale(ValueId x, double factor, double bias, std::string_view name) {
   return node(Op::scale, {x}, {{Attr::scale, factor}, {Attr::bias, bias}}, name);
 }
 ValueId GraphBuilder::unary(ValueId x, Unary function, std::string_view name) {
   return node(Op::unary, {x}, {{Attr::unary, static_cast<int64_t>(function)}}, name);
 }
-ValueId GraphBuilder::glu(ValueId gate, ValueId up, Glu kind, std::string_view name) {
-  return node(Op::glu, {gate, up}, {{Attr::glu, static_cast<int64_t>(kind)}}, name);
+ValueId GraphBuilder::clamp(ValueId x, double min, double max, std::string_view name) {
+  return node(Op::clamp, {x}, {{Attr::min, min}, {Attr::max, max}}, name);
+}
+
+namespace {
+Attrs glu_attrs(const GluParams& p) {
+  return {{Attr::glu, static_cast<int64_t>(p.kind)}, {Attr::alpha, p.alpha}, {Attr::limit, p.limit}};
+}
+}  // namespace
+
+ValueId GraphBuilder::glu(ValueId gate, ValueId up, const GluParams& params, std::string_view name) {
+  return node(Op::glu, {gate, up}, glu_attrs(params), name);
+}
+ValueId GraphBuilder::glu_halves(ValueId gate_up, const GluParams& params, std::string_view name) {
+  return node(Op::glu, {gate_up}, glu_attrs(params), name);
 }
 ValueId GraphBuilder::norm(ValueId x, double eps, std::string_view name) {
   return node(Op::norm, {x}, {{Attr::eps, eps}}, name);
 }
 ValueId GraphBuilder::rms_norm(ValueId x, double eps, std::string_view name) {
   return node(Op::rms_norm, {x}, {{Attr::eps, eps}}, name);
+}
+ValueId GraphBuilder::l2_norm(ValueId x, double eps, std::string_view name) {
+  return node(Op::l2_norm, {x}, {{Attr::eps, eps}}, name);
+}
+ValueId GraphBuilder::soft_max(ValueId x, std::string_view name) { return node(Op::soft_max, {x}, {}, name); }
+ValueId GraphBuilder::sum_rows(ValueId x, std::string_view name) { return node(Op::sum_rows, {x}, {}, name); }
+ValueId GraphBuilder::argsort(ValueId x, std::string_view name) { return node(Op::argsort, {x}, {}, name); }
+ValueId GraphBuilder::mask_groups(ValueId scores, int64_t n_group, int64_t n_group_used, int64_t n_best,
+                                  std::string_view name) {
+  return node(Op::mask_groups, {scores},
+              {{Attr::n_group, n_group}, {Attr::n_group_used, n_group_used}, {Attr::n_best, n_best}}, name);
+}
+ValueId GraphBuilder::concat(ValueId a, ValueId b, std::string_view name) { return node(Op::concat, {a, b}, {}, name); }
+ValueId GraphBuilder::cont(ValueId x, std::string_view name) { return node(Op::cont, {x}, {}, name); }
+ValueId GraphBuilder::mul_mat_id(ValueId weights, ValueId x, ValueId ids, std::string_view name) {
+  return node(Op::mul_mat_id, {weights, x, ids}, {}, name);
+}
+ValueId GraphBuilder::add_id(ValueId a, ValueId b, ValueId ids, std::string_view name) {
+  return node(Op::add_id, {a, b, ids}, {}, name);
 }
 ValueId GraphBuilder::mul_mat(ValueId weight, ValueId x, std::string_view name) {
   return node(Op::mul_mat, {weight, x}, {}, name);
@@ -111,7 +145,7 @@ ValueId GraphBuilder::rope(ValueId x, ValueId positions, const RopeParams& p, st
               {Attr::theta, p.theta},           {Attr::freq_scale, p.freq_scale},
               {Attr::ext_factor, p.ext_factor}, {Attr::attn_factor, p.attn_factor},
               {Attr::beta_fast, p.beta_fast},   {Attr::beta_slow, p.beta_slow},
-              {Attr::n_ctx_orig, p.n_ctx_orig}};
+              {Attr::n_ctx_orig, p.n_ctx_orig}, {Attr::round_range, static_cast<int64_t>(p.round_range)}};
   if (freq_factors) return node(Op::rope, {x, positions, *freq_factors}, std::move(attrs), name);
   return node(Op::rope, {x, positions}, std::move(attrs), name);
 }
@@ -125,9 +159,33 @@ ValueId GraphBuilder::flash_attn_ext(ValueId q, ValueId k, ValueId v, ValueId po
   Attrs attrs{{Attr::scale, p.scale},
               {Attr::softcap, p.softcap},
               {Attr::window, p.window},
+              {Attr::chunk, p.chunk},
               {Attr::causal, static_cast<int64_t>(p.causal)}};
   if (sinks) return node(Op::flash_attn_ext, {q, k, v, positions, seq_ids, *sinks}, std::move(attrs), name);
   return node(Op::flash_attn_ext, {q, k, v, positions, seq_ids}, std::move(attrs), name);
+}
+
+ValueId GraphBuilder::attn_temp(ValueId x, ValueId positions, const TempParams& p, std::string_view name) {
+  return node(Op::attn_temp, {x, positions},
+              {{Attr::temp_scale, p.scale}, {Attr::temp_length, p.length}, {Attr::temp_offset, p.offset}}, name);
+}
+ValueId GraphBuilder::ssm_conv(ValueId x, ValueId weight, ValueId state, const RecurrentInputs& in,
+                               std::string_view name) {
+  return node(Op::ssm_conv, {x, weight, state, in.state_src, in.seq_ids}, {}, name);
+}
+ValueId GraphBuilder::ssm_conv_state(ValueId x, ValueId state, const RecurrentInputs& in, std::string_view name) {
+  return node(Op::ssm_conv_state, {x, state, in.state_src, in.seq_ids}, {{Attr::n_snapshots, in.n_snapshots}}, name);
+}
+ValueId GraphBuilder::gated_delta_net(ValueId q, ValueId k, ValueId v, ValueId g, ValueId beta, ValueId state,
+                                      const RecurrentInputs& in, double scale, HeadMap head_map,
+                                      std::string_view name) {
+  return node(
+      Op::gated_delta_net, {q, k, v, g, beta, state, in.state_src, in.seq_ids},
+      {{Attr::scale, scale}, {Attr::n_snapshots, in.n_snapshots}, {Attr::head_map, static_cast<int64_t>(head_map)}},
+      name);
+}
+ValueId GraphBuilder::cpy(ValueId state, ValueId x, ValueId rows, std::string_view name) {
+  return node(Op::cpy, {state, x, rows}, {}, name);
 }
 
 ValueId GraphBuilder::reshape(ValueId x, const Shape& shape, std::string_view name) {

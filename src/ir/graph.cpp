@@ -24,11 +24,11 @@ Result<Value> infer_value(const Graph& graph, Op op, std::span<const ValueId> in
                    .where = describe_call(op, types)};
 
   Value out{.dtype = type.dtype, .shape = type.shape, .row_stride_elems = type.shape.row_elems()};
-  if (!op_row(op).is_view && op != Op::set_rows) return out;
+  if (!op_row(op).is_view && !op_row(op).writes_state) return out;
   const Value& source = graph.value(inputs[0]);
   out.storage = graph.storage_of(inputs[0]);
   out.offset_elems = source.offset_elems;
-  if (op == Op::set_rows) {
+  if (op_row(op).writes_state) {
     out.kind = ValueKind::state;
     out.state_role = source.state_role;
     out.layer_idx = source.layer_idx;

@@ -24,12 +24,16 @@ inline constexpr uint32_t kNone = UINT32_MAX;
 enum class ValueKind : uint8_t { weight, state, input, intermediate };
 
 // Step inputs by role, so that no backend looks anything up by name while running.
-enum class InputRole : uint8_t { none, tokens, positions, seq_ids, slots, out_rows };
-inline constexpr auto kInputRoles =
-    std::to_array<std::string_view>({"none", "tokens", "positions", "seq_ids", "slots", "out_rows"});
+// state_src, state_rows: where each sequence's recurrent state is read and written (StepInputs).
+enum class InputRole : uint8_t { none, tokens, positions, seq_ids, slots, out_rows, state_src, state_rows, count_ };
+inline constexpr auto kInputRoles = std::to_array<std::string_view>(
+    {"none", "tokens", "positions", "seq_ids", "slots", "out_rows", "state_src", "state_rows"});
+static_assert(kInputRoles.size() == static_cast<size_t>(InputRole::count_));
 
-enum class StateRole : uint8_t { none, kv_k, kv_v };
-inline constexpr auto kStateRoles = std::to_array<std::string_view>({"none", "k", "v"});
+// conv: the last inputs of a convolution; recurrent: the matrix of a delta net.
+enum class StateRole : uint8_t { none, kv_k, kv_v, conv, recurrent, count_ };
+inline constexpr auto kStateRoles = std::to_array<std::string_view>({"none", "k", "v", "conv", "recurrent"});
+static_assert(kStateRoles.size() == static_cast<size_t>(StateRole::count_));
 
 struct Value {
   ValueKind kind = ValueKind::intermediate;
@@ -39,8 +43,8 @@ struct Value {
   InputRole input_role = InputRole::none;  // of an input
   StateRole state_role = StateRole::none;  // of a state
   int32_t layer_idx = -1;                  // of a state: which layer's cache
-  NodeId producer = kNone;                 // of an intermediate, and of a state written by SET_ROWS
-  // Views (RESHAPE, VIEW, and SET_ROWS's result) share the storage of another value:
+  NodeId producer = kNone;                 // of an intermediate, and of a state that an op has written
+  // Views (RESHAPE, VIEW, and results of state writes) share the storage of another value:
   ValueId storage = kNone;       // the value that owns the memory, never itself a view; kNone = owns its own
   int64_t offset_elems = 0;      // of the first element inside `storage`
   int64_t row_stride_elems = 0;  // distance of two rows (last dimension); contiguous: shape[-1]

@@ -43,7 +43,7 @@ std::vector<bool> needed_nodes(const Graph& graph) {
   std::vector<bool> needed(graph.nodes.size());
   for (ValueId id : graph.outputs) needed[graph.value(id).producer] = true;
   for (NodeId n = static_cast<NodeId>(graph.nodes.size()); n-- > 0;) {
-    if (graph.nodes[n].op == Op::set_rows) needed[n] = true;
+    if (op_row(graph.nodes[n].op).writes_state) needed[n] = true;
     if (!needed[n]) continue;
     for (ValueId id : graph.nodes[n].inputs)
       if (graph.value(id).producer != kNone) needed[graph.value(id).producer] = true;

@@ -63,10 +63,10 @@ class Verifier {
     if (value.is_view() || value.offset_elems != 0 || value.row_stride_elems != value.shape.row_elems())
       return wrong_value(id, "a weight, state or input owns its memory");
     const bool is_input = value.kind == ValueKind::input, is_state = value.kind == ValueKind::state;
-    if (is_input != (value.input_role != InputRole::none) || value.input_role > InputRole::out_rows)
+    if (is_input != (value.input_role != InputRole::none) || value.input_role >= InputRole::count_)
       return wrong_value(id, "exactly the inputs have an input role");
     if (is_input && value.dtype != DType::i32) return wrong_value(id, "inputs are I32");
-    if (is_state != (value.state_role != StateRole::none) || value.state_role > StateRole::kv_v)
+    if (is_state != (value.state_role != StateRole::none) || value.state_role >= StateRole::count_)
       return wrong_value(id, "exactly the states have a state role");
     if (is_state ? value.layer_idx < 0 : value.layer_idx != -1)
       return wrong_value(id, "exactly the states have a layer");
@@ -111,12 +111,13 @@ class Verifier {
     return wrong_node(id, fmt::format("view ends at element {}, past its storage", end));
   }
 
+  // Attention reads keys of this step too. (Recurrent ops read the state of before and CPY writes it afterwards.)
   Result<void> check_state_order() const {
     std::vector<NodeId> last_write(graph_.values.size(), kNone);
     for (NodeId id = 0; id < graph_.nodes.size(); ++id)
       if (graph_.nodes[id].op == Op::set_rows) last_write[graph_.storage_of(graph_.nodes[id].inputs[0])] = id;
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
-      if (graph_.nodes[id].op == Op::set_rows || op_row(graph_.nodes[id].op).is_view) continue;
+      if (op_row(graph_.nodes[id].op).writes_state || op_row(graph_.nodes[id].op).is_view) continue;
       for (ValueId input : graph_.nodes[id].inputs) {
         const NodeId write = last_write[graph_.storage_of(input)];
         if (write != kNone && write > id)
@@ -128,7 +129,7 @@ class Verifier {
 
   Result<void> check_outputs() const {
     bool has_effect = !graph_.outputs.empty();
-    for (const Node& node : graph_.nodes) has_effect |= node.op == Op::set_rows;
+    for (const Node& node : graph_.nodes) has_effect |= op_row(node.op).writes_state;
     if (!has_effect) return wrong("outputs", "the graph has no output and writes no state");
     for (ValueId id : graph_.outputs) {
       if (id >= graph_.values.size()) return wrong("outputs", fmt::format("%{} does not exist", id));

@@ -45,6 +45,7 @@ class CpuBackend : public Backend {
 
   Result<std::unique_ptr<Program>> compile(ir::Graph graph, const Weights& weights, KvCache& kv,
                                            const CompileOptions& options) override {
+    TRY(check_lowerings(graph));
     const bool fusion = options.fusion && stats_.enabled();
     const std::vector<ir::Pass> passes = {
         ir::simplify_pass(),

@@ -2,7 +2,14 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+#include "base/round_up.h"
+
 namespace tokamak::cpu {
+
+namespace {
+constexpr uint64_t kStateAlignFloats = 16;
+}  // namespace
 
 Result<std::unique_ptr<CpuKv>> CpuKv::create(const KvConfig& config) {
   auto kv = std::make_unique<CpuKv>();
@@ -11,11 +18,52 @@ Result<std::unique_ptr<CpuKv>> CpuKv::create(const KvConfig& config) {
     layers.push_back({layer.n_head_kv, layer.head_dim_k, layer.head_dim_v});
   kv->storage_ = TRY(KvStorage::create(layers, config.n_pages, config.page_size, config.type));
   kv->config_ = config;
+  uint64_t n_floats = 0;
+  for (const RecurrentLayerShape& layer : config.recurrent)
+    for (int64_t elems : {layer.conv_elems, layer.recurrent_elems}) {
+      kv->state_offsets_.push_back(n_floats);
+      n_floats += round_up(static_cast<uint64_t>(elems * config.n_state_rows), kStateAlignFloats);
+    }
+  kv->states_ = TRY(Buffer::allocate(n_floats * sizeof(float)));
   return kv;
 }
 
+uint64_t CpuKv::state_offset(ir::StateRole role, int32_t layer_idx) const {
+  CHECK(role == ir::StateRole::conv || role == ir::StateRole::recurrent);
+  return state_offsets_[2 * static_cast<size_t>(layer_idx) + (role == ir::StateRole::recurrent ? 1 : 0)];
+}
+
+namespace {
+// The part of one row that a layer's state makes up, in the order of KvCache::read_states.
+template <class Fn>
+void for_each_state(const KvConfig& config, Fn fn) {
+  for (size_t i = 0; i < config.recurrent.size(); ++i) {
+    fn(ir::StateRole::conv, static_cast<int32_t>(i), config.recurrent[i].conv_elems);
+    fn(ir::StateRole::recurrent, static_cast<int32_t>(i), config.recurrent[i].recurrent_elems);
+  }
+}
+}  // namespace
+
+void CpuKv::read_states(int64_t row, std::span<float> out) const {
+  auto to = out.begin();
+  for_each_state(config_, [&](ir::StateRole role, int32_t layer_idx, int64_t elems) {
+    to = std::copy_n(states_.as<float>() + state_offset(role, layer_idx) + row * elems, elems, to);
+  });
+}
+
+void CpuKv::write_states(int64_t row, std::span<const float> in) {
+  auto from = in.begin();
+  for_each_state(config_, [&](ir::StateRole role, int32_t layer_idx, int64_t elems) {
+    std::copy_n(from, elems, states(role, layer_idx) + row * elems);
+    from += elems;
+  });
+}
+
 std::vector<MemoryUse> CpuKv::memory() const {
-  return {{.what = "kv cache", .n_bytes = storage_.n_bytes()}, {.what = "activations", .n_bytes = arena_.size()}};
+  std::vector<MemoryUse> out = {{.what = "kv cache", .n_bytes = storage_.n_bytes()}};
+  if (states_.size() > 0) out.push_back({.what = "recurrent states", .n_bytes = states_.size()});
+  out.push_back({.what = "activations", .n_bytes = arena_.size()});
+  return out;
 }
 
 Result<void> CpuKv::reserve_arena(uint64_t n_bytes) {

@@ -20,6 +20,10 @@ class CpuKv : public KvCache {
   const KvConfig& config() const override { return config_; }
   std::vector<MemoryUse> memory() const override;
   const KvStorage& storage() const { return storage_; }
+  void read_states(int64_t row, std::span<float> out) const override;
+  void write_states(int64_t row, std::span<const float> in) override;
+  // f32 [n_state_rows, elems of the layer's state of this role].
+  float* states(ir::StateRole role, int32_t layer_idx) { return states_.as<float>() + state_offset(role, layer_idx); }
 
   // Grows the arena; programs keep offsets, never addresses. Not while a program runs.
   Result<void> reserve_arena(uint64_t n_bytes);
@@ -38,8 +42,12 @@ class CpuKv : public KvCache {
     int64_t group = 1;
     std::vector<AttentionTile> tiles;
   };
+  uint64_t state_offset(ir::StateRole role, int32_t layer_idx) const;  // floats
+
   KvConfig config_;
   KvStorage storage_;
+  Buffer states_;                        // of all recurrent layers
+  std::vector<uint64_t> state_offsets_;  // floats; conv and recurrent of layer 0, of layer 1, ...
   Buffer arena_;
   std::vector<Tiling> tilings_;
   std::vector<AttentionSequence> sequences_;

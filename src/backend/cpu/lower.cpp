@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 #include "base/round_up.h"
 
@@ -130,7 +132,7 @@ void Lowering::describe(Step& step, std::string_view kernel, std::string_view no
   report.label = fuse::group_label(graph, *group_);
   report.kernel = kernel;
   report.note = note;
-  const std::vector<ir::NodeId> nodes = fuse::pattern_nodes(graph, *group_);
+  const std::vector<ir::NodeId> nodes = fuse::member_nodes(graph, *group_);
   for (ir::NodeId id : nodes) {
     const ir::Node& node = graph.node(id);
     std::vector<ir::OperandType> types;
@@ -187,6 +189,16 @@ const OpLowering* op_lowering(ir::Op op) {
   return find_row({matmul_lowerings(), row_lowerings(), attention_lowerings()}, &OpLowering::op, op);
 }
 }  // namespace
+
+Result<void> check_lowerings(const ir::Graph& graph) {
+  for (const ir::Node& node : graph.nodes)
+    if (!ir::op_row(node.op).is_view && op_lowering(node.op) == nullptr)
+      return Error{.code = ErrorCode::unsupported,
+                   .what = fmt::format("the cpu backend has no {} kernel", ir::op_row(node.op).name),
+                   .where = node.name.empty() ? graph.name : node.name,
+                   .hint = "use --backend reference"};
+  return {};
+}
 
 bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, std::span<const ir::NodeId> nodes) {
   const RuleLowering* row = rule_lowering(rule.id);

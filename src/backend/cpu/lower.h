@@ -97,10 +97,13 @@ class Lowering {
 
 // Which rules the CPU has kernels for, given the types at hand: a row of the lowering table and its `supports`.
 bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, std::span<const ir::NodeId> nodes);
+// Every op of the graph has a row in the lowering tables. Errors: unsupported.
+Result<void> check_lowerings(const ir::Graph& graph);
 // By value: results inside fused groups that never reach memory.
 std::vector<bool> elided_values(const ir::Graph& graph);
 
-// Lowering functions take the pattern nodes of the group (views left out).
+// Lowering functions take the group's nodes as fuse::Candidate::nodes lists them: views left out, kNone for missing
+// optional ops.
 using LowerFunction = void (*)(Lowering& lowering, std::span<const ir::NodeId> nodes);
 
 struct OpLowering {

@@ -67,6 +67,7 @@ std::optional<GemmGlu> glu_kind(const ir::Node& node) {
     case ir::Glu::geglu_quick:
       return GemmGlu::geglu_quick;
     case ir::Glu::geglu_erf:
+    case ir::Glu::swiglu_oai:
       return std::nullopt;  // no kernel: the GLU runs by itself
   }
   return std::nullopt;
@@ -102,7 +103,7 @@ MatmulStep& add_matmul(Lowering& l, const ir::Node& node, ir::ValueId result) {
 }
 
 ir::ValueId addend_of(const ir::Graph& graph, std::span<const ir::NodeId> nodes) {
-  const ir::Node& add = graph.node(nodes[1]);
+  const ir::Node& add = graph.node(nodes[2]);
   const int other = fuse::other_operand(graph, add, graph.node(nodes[0]).output);
   CHECK(other >= 0);
   return add.inputs[static_cast<size_t>(other)];
@@ -114,6 +115,7 @@ void lower_mul_mat(Lowering& l, std::span<const ir::NodeId> nodes) {
 }
 
 bool supports_mul_mat_add(const ir::Graph& graph, std::span<const ir::NodeId> nodes) {
+  if (nodes[1] != ir::kNone || nodes[2] == ir::kNone) return false;
   const ir::Value& addend = graph.value(addend_of(graph, nodes));
   return addend.kind == ir::ValueKind::weight || addend.dtype == DType::f32;
 }
@@ -121,7 +123,7 @@ bool supports_mul_mat_add(const ir::Graph& graph, std::span<const ir::NodeId> no
 void lower_mul_mat_add(Lowering& l, std::span<const ir::NodeId> nodes) {
   const ir::ValueId addend = addend_of(l.graph, nodes);
   add_observer(l, l.graph.node(nodes[0]));
-  MatmulStep& step = add_matmul(l, l.graph.node(nodes[0]), l.graph.node(nodes[1]).output);
+  MatmulStep& step = add_matmul(l, l.graph.node(nodes[0]), l.graph.node(nodes[2]).output);
   if (l.value(addend).kind == ir::ValueKind::weight) {
     step.task.epilogue.bias = l.weights.at(l.value(addend).name).values.data();
     return;
@@ -133,15 +135,13 @@ void lower_mul_mat_add(Lowering& l, std::span<const ir::NodeId> nodes) {
 }
 
 bool supports_mul_mat_glu(const ir::Graph& graph, std::span<const ir::NodeId> nodes) {
-  return glu_kind(graph.node(nodes[2])).has_value();
+  for (size_t i : {1, 2, 4, 5})
+    if (nodes[i] != ir::kNone) return false;
+  return glu_kind(graph.node(nodes[6])).has_value();
 }
 
 void lower_mul_mat_glu(Lowering& l, std::span<const ir::NodeId> nodes) {
-  const ir::Node& glu = l.graph.node(nodes[2]);
-  // The rule guarantees: operand 0 of the GLU is one of the two products (the gate), operand 1 the other.
-  const bool gate_first = fuse::is_whole(l.graph, glu.inputs[0], l.graph.node(nodes[0]).output);
-  const ir::Node& gate = l.graph.node(nodes[gate_first ? 0 : 1]);
-  const ir::Node& up = l.graph.node(nodes[gate_first ? 1 : 0]);
+  const ir::Node &gate = l.graph.node(nodes[0]), &up = l.graph.node(nodes[3]), &glu = l.graph.node(nodes[6]);
   add_observer(l, gate);
   add_observer(l, up);
   MatmulStep& step = add_matmul(l, gate, glu.output);
@@ -158,7 +158,7 @@ std::span<const OpLowering> matmul_lowerings() {
 
 std::span<const RuleLowering> matmul_rule_lowerings() {
   static constexpr auto kRows = std::to_array<RuleLowering>({
-      {fuse::RuleId::mul_mat_add, supports_mul_mat_add, lower_mul_mat_add},
+      {fuse::RuleId::mul_mat_epilogue, supports_mul_mat_add, lower_mul_mat_add},
       {fuse::RuleId::mul_mat_glu, supports_mul_mat_glu, lower_mul_mat_glu},
   });
   return kRows;

@@ -9,8 +9,6 @@
 
 namespace tokamak::cpu {
 
-std::span<const int32_t> input_of(const RunContext& context, ir::InputRole role);
-
 // A kernel over items, of which every token has the same number.
 template <class Args>
 struct RowStep : Step {

@@ -171,7 +171,7 @@ struct GetRowsStep : Step {
 
   void run(const RunContext& c, int thread_idx, int n_threads) const override {
     GetRowsArgs a = args;
-    a.ids = input_of(c, ids).data();
+    a.ids = input_of(c.inputs, ids).data();
     if (table.where != Ref::Where::none) a.table = reinterpret_cast<const std::byte*>(c.f32(table));
     a.y = c.f32(y);
     const WorkRange rows = split_range(n_split, thread_idx, n_threads);
@@ -206,24 +206,6 @@ void lower_norm_mul_add(Lowering& l, Nodes nodes) {
   add_norm(l, nodes, other_of(l.graph, nodes[1], nodes[0]), other_of(l.graph, nodes[2], nodes[1]));
 }
 }  // namespace
-
-std::span<const int32_t> input_of(const RunContext& c, ir::InputRole role) {
-  switch (role) {
-    case ir::InputRole::tokens:
-      return c.inputs.tokens;
-    case ir::InputRole::positions:
-      return c.inputs.positions;
-    case ir::InputRole::seq_ids:
-      return c.inputs.seq_ids;
-    case ir::InputRole::slots:
-      return c.inputs.slots;
-    case ir::InputRole::out_rows:
-      return c.inputs.out_rows;
-    case ir::InputRole::none:
-      break;
-  }
-  return {};
-}
 
 bool supports_norm_mul(const ir::Graph& graph, Nodes nodes) {
   const ir::Node& norm = graph.node(nodes[0]);

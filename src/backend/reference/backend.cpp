@@ -38,16 +38,46 @@ class ReferenceKv : public KvCache {
       keys.push_back(make(layer.n_head_kv, layer.head_dim_k));
       values.push_back(make(layer.n_head_kv, layer.head_dim_v));
     }
+    const auto make_rows = [&](int64_t row_elems) {
+      return StateTensor{.data = std::vector<float>(static_cast<size_t>(config.n_state_rows * row_elems)),
+                         .n_head_kv = 1,
+                         .head_dim = row_elems};
+    };
+    for (const RecurrentLayerShape& layer : config.recurrent) {
+      conv.push_back(make_rows(layer.conv_elems));
+      recurrent.push_back(make_rows(layer.recurrent_elems));
+    }
   }
   const KvConfig& config() const override { return config_; }
   std::vector<MemoryUse> memory() const override {
     uint64_t n_bytes = 0;
-    for (const auto* states : {&keys, &values})
+    for (const auto* states : {&keys, &values, &conv, &recurrent})
       for (const StateTensor& state : *states) n_bytes += state.data.size() * sizeof(float);
     return {{.what = "kv cache, as f32", .n_bytes = n_bytes}};
   }
+  void read_states(int64_t row, std::span<float> out) const override {
+    auto to = out.begin();
+    for (size_t layer = 0; layer < conv.size(); ++layer)
+      for (const StateTensor* state : {&conv[layer], &recurrent[layer]})
+        to = std::copy_n(state->data.begin() + row * state->head_dim, state->head_dim, to);
+  }
+  void write_states(int64_t row, std::span<const float> in) override {
+    auto from = in.begin();
+    for (size_t layer = 0; layer < conv.size(); ++layer)
+      for (StateTensor* state : {&conv[layer], &recurrent[layer]}) {
+        std::copy_n(from, state->head_dim, state->data.begin() + row * state->head_dim);
+        from += state->head_dim;
+      }
+  }
+  StateTensor& state(ir::StateRole role, int32_t layer_idx) {
+    auto& all = role == ir::StateRole::kv_k   ? keys
+                : role == ir::StateRole::kv_v ? values
+                : role == ir::StateRole::conv ? conv
+                                              : recurrent;
+    return all[static_cast<size_t>(layer_idx)];
+  }
 
-  std::vector<StateTensor> keys, values;  // per layer
+  std::vector<StateTensor> keys, values, conv, recurrent;  // per layer
 
  private:
   KvConfig config_;
@@ -109,8 +139,15 @@ class ReferenceProgram : public Program {
     if (value.kind == ir::ValueKind::weight) {
       tensor.encoded = weights.sources.at(value.name).data.data();
     } else if (value.kind == ir::ValueKind::state) {
-      auto& states = value.state_role == ir::StateRole::kv_k ? kv_.keys : kv_.values;
-      tensor.state = &states[static_cast<size_t>(value.layer_idx)];
+      tensor.state = &kv_.state(value.state_role, value.layer_idx);
+    } else if (value.kind == ir::ValueKind::intermediate && value.dtype == DType::i32) {
+      if (storage == id) {
+        indices_.emplace_back(static_cast<size_t>(value.shape.n_elements()));
+        tensor.i32_out = indices_.back().data();
+      } else {
+        tensor.i32_out = tensors_[storage].i32_out + value.offset_elems;
+      }
+      tensor.i32 = tensor.i32_out;
     } else if (value.kind == ir::ValueKind::intermediate && storage == id) {
       buffers_.emplace_back(static_cast<size_t>(value.shape.n_elements()));
       tensor.f32 = buffers_.back().data();
@@ -121,13 +158,8 @@ class ReferenceProgram : public Program {
 
   void bind_inputs(const StepInputs& inputs) {
     for (size_t id = 0; id < graph_.values.size(); ++id) {
-      const ir::InputRole role = graph_.values[id].input_role;
       if (graph_.values[id].kind != ir::ValueKind::input) continue;
-      const std::span<const int32_t> data = role == ir::InputRole::tokens      ? inputs.tokens
-                                            : role == ir::InputRole::positions ? inputs.positions
-                                            : role == ir::InputRole::seq_ids   ? inputs.seq_ids
-                                            : role == ir::InputRole::slots     ? inputs.slots
-                                                                               : inputs.out_rows;
+      const std::span<const int32_t> data = input_of(inputs, graph_.values[id].input_role);
       CHECK(static_cast<int64_t>(data.size()) == graph_.values[id].shape.n_elements(), data.size());
       tensors_[id].i32 = data.data();
     }
@@ -139,7 +171,7 @@ class ReferenceProgram : public Program {
     if (!function) return;
     std::vector<Tensor> operands;
     for (ir::ValueId id : node.inputs) operands.push_back(tensors_[id]);
-    if (observer_ && node.op == ir::Op::mul_mat) observe(operands[0], operands[1]);
+    if (observer_ && (node.op == ir::Op::mul_mat || node.op == ir::Op::mul_mat_id)) observe(operands[0], operands[1]);
     const auto start = std::chrono::steady_clock::now();
     function({node, operands, tensors_[node.output], inputs, kv_.config().page_size});
     if (profiling_) seconds_[n] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -158,6 +190,7 @@ class ReferenceProgram : public Program {
   MatmulObserver observer_;
   std::vector<Tensor> tensors_;  // by value
   std::vector<std::vector<float>> buffers_;
+  std::vector<std::vector<int32_t>> indices_;
   std::vector<double> seconds_;  // by node
   bool profiling_ = false;
   uint64_t n_runs_ = 0;

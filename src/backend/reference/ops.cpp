@@ -18,27 +18,41 @@ using ir::Op;
 
 void get_rows(const OpContext& c) {
   const Tensor &table = c.inputs[0], &ids = c.inputs[1];
-  for (int64_t r = 0; r < c.output.n_rows(); ++r) read_row(table, ids.i32[r], c.output.row(r));
+  const int64_t per_token = ids.value->shape.rank() == 2 ? ids.row_elems() : 1;
+  const bool own_part = table.value->shape.rank() == 3;  // of the table, for every token
+  for (int64_t r = 0; r < c.output.n_rows(); ++r) {
+    const int64_t token = r / per_token;
+    const int32_t* chosen =
+        per_token == 1 && ids.value->shape.rank() == 1 ? ids.i32 + r : ids.i32_row(token) + r % per_token;
+    read_row(table, (own_part ? token * table.value->shape[1] : 0) + *chosen, c.output.row(r));
+  }
 }
 
-// b repeats over the leading dimensions of a: element (row, i) of a meets element (row mod b.rows, i) of b.
 template <class F>
 void binary(const OpContext& c, F f) {
   const Tensor &a = c.inputs[0], &b = c.inputs[1];
+  const ir::Broadcast broadcast = ir::broadcast_of(a.value->shape, b.value->shape);
+  const bool one_number = broadcast == ir::Broadcast::column || broadcast == ir::Broadcast::scalar;
   std::vector<float> b_row(static_cast<size_t>(b.row_elems()));
   for (int64_t r = 0; r < c.output.n_rows(); ++r) {
     read_row(b, r % b.n_rows(), b_row.data());
     const float* x = a.row(r);
     float* y = c.output.row(r);
     for (int64_t i = 0; i < a.row_elems(); ++i)
-      y[i] = static_cast<float>(f(double{x[i]}, double{b_row[static_cast<size_t>(i)]}));
+      y[i] = static_cast<float>(f(double{x[i]}, double{b_row[one_number ? 0 : static_cast<size_t>(i)]}));
   }
 }
 void add(const OpContext& c) {
   binary(c, [](double a, double b) { return a + b; });
 }
+void sub(const OpContext& c) {
+  binary(c, [](double a, double b) { return a - b; });
+}
 void mul(const OpContext& c) {
   binary(c, [](double a, double b) { return a * b; });
+}
+void div(const OpContext& c) {
+  binary(c, [](double a, double b) { return a / b; });
 }
 
 template <class F>
@@ -55,6 +69,14 @@ void scale(const OpContext& c) {
   map(c, [=](double x) { return factor * x + bias; });
 }
 
+void clamp(const OpContext& c) {
+  const double low = c.node.attrs.number(Attr::min), high = c.node.attrs.number(Attr::max);
+  map(c, [=](double x) { return std::min(std::max(x, low), high); });
+}
+void cont(const OpContext& c) {
+  map(c, [](double x) { return x; });
+}
+
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double silu(double x) { return x * sigmoid(x); }
 // Hendrycks & Gimpel 2016 (arXiv:1606.08415): the tanh form, the exact form, and the quick form.
@@ -65,23 +87,61 @@ double gelu_erf(double x) { return 0.5 * x * (1 + std::erf(x / std::numbers::sqr
 double gelu_quick(double x) { return x * sigmoid(1.702 * x); }
 double relu(double x) { return x > 0 ? x : 0; }
 double tanh_of(double x) { return std::tanh(x); }
+double softplus(double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
+double exp_of(double x) { return std::exp(x); }
+double square(double x) { return x * x; }
+double root(double x) { return std::sqrt(x); }
+double sine(double x) { return std::sin(x); }
 
 using Scalar = double (*)(double);
-constexpr std::array<Scalar, ir::kUnaries.size()> kUnaryFunctions = {silu, gelu_tanh, gelu_erf, gelu_quick,
-                                                                     relu, sigmoid,   tanh_of};
-constexpr std::array<Scalar, ir::kGlus.size()> kGluFunctions = {relu, gelu_tanh, silu, gelu_erf, gelu_quick};
+constexpr std::array<Scalar, ir::kUnaries.size()> kUnaryFunctions = {
+    silu, gelu_tanh, gelu_erf, gelu_quick, relu, sigmoid, tanh_of, softplus, exp_of, square, root, sine};
+
+using Gated = double (*)(double gate, double up, const ir::Attrs& attrs);
+template <Scalar act>
+double gated(double gate, double up, const ir::Attrs&) {
+  return act(gate) * up;
+}
+// gpt-oss: both lanes are cut, and up is shifted by one.
+double swiglu_oai(double gate, double up, const ir::Attrs& attrs) {
+  const double alpha = attrs.number(Attr::alpha), limit = attrs.number(Attr::limit);
+  gate = std::min(gate, limit);
+  return (std::clamp(up, -limit, limit) + 1) * gate * sigmoid(alpha * gate);
+}
+constexpr std::array<Gated, ir::kGlus.size()> kGluFunctions = {gated<relu>,     gated<gelu_tanh>,  gated<silu>,
+                                                               gated<gelu_erf>, gated<gelu_quick>, swiglu_oai};
 
 void unary(const OpContext& c) { map(c, kUnaryFunctions[static_cast<size_t>(c.node.attrs.integer(Attr::unary))]); }
 
 void glu(const OpContext& c) {
-  const Scalar act = kGluFunctions[static_cast<size_t>(c.node.attrs.integer(Attr::glu))];
+  const Gated function = kGluFunctions[static_cast<size_t>(c.node.attrs.integer(Attr::glu))];
   const bool split = c.inputs.size() == 1;  // one tensor: gate in the first half of each row
   const int64_t n = c.output.row_elems();
   for (int64_t r = 0; r < c.output.n_rows(); ++r) {
     const float* gate = c.inputs[0].row(r);
     const float* up = split ? gate + n : c.inputs[1].row(r);
     float* y = c.output.row(r);
-    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(act(gate[i]) * up[i]);
+    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(function(gate[i], up[i], c.node.attrs));
+  }
+}
+
+void concat(const OpContext& c) {
+  for (int64_t r = 0; r < c.output.n_rows(); ++r) {
+    const int64_t n = c.inputs[0].row_elems();
+    std::copy_n(c.inputs[0].row(r), n, c.output.row(r));
+    std::copy_n(c.inputs[1].row(r), c.inputs[1].row_elems(), c.output.row(r) + n);
+  }
+}
+
+void attn_temp(const OpContext& c) {
+  const ir::Attrs& attrs = c.node.attrs;
+  const int64_t per_token = c.output.n_rows() / c.output.value->shape[0];
+  const auto length = static_cast<double>(attrs.integer(Attr::temp_length));
+  for (int64_t r = 0; r < c.output.n_rows(); ++r) {
+    const auto position = static_cast<double>(c.inputs[1].i32[r / per_token] + attrs.integer(Attr::temp_offset));
+    const double factor = 1 + attrs.number(Attr::temp_scale) * std::log(1 + std::floor(position / length));
+    const float* x = c.inputs[0].row(r);
+    for (int64_t i = 0; i < c.output.row_elems(); ++i) c.output.row(r)[i] = static_cast<float>(x[i] * factor);
   }
 }
 
@@ -103,6 +163,15 @@ void norm_rows(const OpContext& c, bool centred) {
 }
 void norm(const OpContext& c) { norm_rows(c, true); }
 void rms_norm(const OpContext& c) { norm_rows(c, false); }
+void l2_norm(const OpContext& c) {
+  const double eps = c.node.attrs.number(Attr::eps);
+  for (int64_t r = 0; r < c.output.n_rows(); ++r) {
+    const float* x = c.inputs[0].row(r);
+    const double factor = 1 / std::sqrt(dot(x, x, c.output.row_elems()) + eps);
+    for (int64_t i = 0; i < c.output.row_elems(); ++i) c.output.row(r)[i] = static_cast<float>(x[i] * factor);
+  }
+}
+}  // namespace
 
 double dot(const float* a, const float* b, int64_t n) {
   std::array<double, 8> sums{};
@@ -116,14 +185,17 @@ double dot(const float* a, const float* b, int64_t n) {
   return total;
 }
 
+namespace {
 void mul_mat(const OpContext& c) {
   const Tensor &weight = c.inputs[0], &x = c.inputs[1];
-  const int64_t n_in = weight.row_elems(), n_out = weight.n_rows();
-  parallel_ranges(n_out, [&](int64_t begin, int64_t end) {
+  const int64_t n_in = weight.row_elems(), n_rows = weight.n_rows();
+  const int64_t n_head = weight.value->shape.rank() == 3 ? weight.value->shape[0] : 1, n_out = n_rows / n_head;
+  parallel_ranges(n_rows, [&](int64_t begin, int64_t end) {
     std::vector<float> w(static_cast<size_t>(n_in));
     for (int64_t o = begin; o < end; ++o) {
       read_row(weight, o, w.data());
-      for (int64_t t = 0; t < x.n_rows(); ++t) c.output.row(t)[o] = static_cast<float>(dot(w.data(), x.row(t), n_in));
+      for (int64_t r = o / n_out; r < x.n_rows(); r += n_head)
+        c.output.row(r)[o % n_out] = static_cast<float>(dot(w.data(), x.row(r), n_in));
     }
   });
 }
@@ -148,8 +220,11 @@ RopeAngles rope_angles(const ir::Attrs& attrs, const Tensor* factors) {
   if (factors) read_row(*factors, 0, factor_row.data());
   double low = 0, high = 1;
   if (ext != 0) {
-    low = std::max(0.0, std::floor(pair_of_turns(attrs.number(Attr::beta_fast))));
-    high = std::min(n_rot - 1, std::ceil(pair_of_turns(attrs.number(Attr::beta_slow))));
+    low = pair_of_turns(attrs.number(Attr::beta_fast));
+    high = pair_of_turns(attrs.number(Attr::beta_slow));
+    if (attrs.integer(Attr::round_range) != 0) low = std::floor(low), high = std::ceil(high);
+    low = std::max(0.0, low);
+    high = std::min(n_rot - 1, high);
   }
   for (size_t i = 0; i < out.per_position.size(); ++i) {
     double extrapolated = std::pow(theta, -2.0 * static_cast<double>(i) / n_rot);
@@ -209,7 +284,9 @@ void attend_row(const OpContext& c, int64_t token, int64_t head, float* out) {
   const int64_t position = c.inputs[3].i32[token], window = attrs.integer(Attr::window);
   const std::span<const int32_t> pages = c.step.sequences[static_cast<size_t>(c.inputs[4].i32[token])].pages;
   const int64_t kv_head = head / (q.value->shape[1] / keys.n_head_kv);
-  const int64_t first = window > 0 ? std::max<int64_t>(0, position - window + 1) : 0;
+  const int64_t chunk = attrs.integer(Attr::chunk);
+  int64_t first = window > 0 ? std::max<int64_t>(0, position - window + 1) : 0;
+  if (chunk > 0) first = std::max(first, position / chunk * chunk);
   const double softcap = attrs.number(Attr::softcap), scale_by = attrs.number(Attr::scale);
   const float* query = q.row(token * q.value->shape[1] + head);
 
@@ -252,16 +329,34 @@ void flash_attn_ext(const OpContext& c) {
 constexpr auto kKernels = std::to_array<OpKernel>({
     {Op::get_rows, get_rows},
     {Op::add, add},
+    {Op::sub, sub},
     {Op::mul, mul},
+    {Op::div, div},
     {Op::scale, scale},
+    {Op::clamp, clamp},
     {Op::unary, unary},
     {Op::glu, glu},
     {Op::norm, norm},
     {Op::rms_norm, rms_norm},
+    {Op::l2_norm, l2_norm},
+    {Op::soft_max, soft_max},
+    {Op::sum_rows, sum_rows},
+    {Op::argsort, argsort},
+    {Op::mask_groups, mask_groups},
+    {Op::concat, concat},
+    {Op::cont, cont},
     {Op::mul_mat, mul_mat},
+    {Op::mul_mat_id, mul_mat_id},
+    {Op::add_id, add_id},
     {Op::rope, rope},
+    {Op::attn_temp, attn_temp},
     {Op::set_rows, set_rows},
     {Op::flash_attn_ext, flash_attn_ext},
+    {Op::ssm_conv, ssm_conv},
+    {Op::ssm_conv_state, ssm_conv_state},
+    {Op::gated_delta_net, gated_delta_net},
+    {Op::cpy, cpy},
+    {Op::cross_entropy_loss, cross_entropy_loss},
     {Op::reshape, nullptr},
     {Op::view, nullptr},
 });

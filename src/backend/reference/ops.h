@@ -11,6 +11,7 @@
 namespace tokamak::reference {
 
 // Keys or values of one layer: f32 [n_slots, n_head_kv, head_dim], each row already rounded to the cache's type.
+// Recurrent states: f32 [n_rows, 1, row].
 struct StateTensor {
   std::vector<float> data;
   int64_t n_head_kv = 0, head_dim = 0;
@@ -21,13 +22,15 @@ struct StateTensor {
 struct Tensor {
   const ir::Value* value = nullptr;
   float* f32 = nullptr;                // intermediate (views resolved to their first element)
-  const int32_t* i32 = nullptr;        // step input
+  const int32_t* i32 = nullptr;        // step input, or indices that a node has made
+  int32_t* i32_out = nullptr;          // the latter
   const std::byte* encoded = nullptr;  // weight, in the file's encoding
   StateTensor* state = nullptr;
 
   int64_t n_rows() const { return value->shape.n_rows(); }
   int64_t row_elems() const { return value->shape.row_elems(); }
   float* row(int64_t r) const { return f32 + r * value->row_stride_elems; }
+  const int32_t* i32_row(int64_t r) const { return i32 + r * value->row_stride_elems; }
 };
 
 struct OpContext {
@@ -47,6 +50,22 @@ struct OpKernel {
 
 // One row per op, in enum order.
 std::span<const OpKernel> op_kernels();
+
+// The ops by file.
+void soft_max(const OpContext& c);
+void sum_rows(const OpContext& c);
+void argsort(const OpContext& c);
+void mask_groups(const OpContext& c);
+void mul_mat_id(const OpContext& c);
+void add_id(const OpContext& c);
+void cross_entropy_loss(const OpContext& c);
+void ssm_conv(const OpContext& c);
+void ssm_conv_state(const OpContext& c);
+void gated_delta_net(const OpContext& c);
+void cpy(const OpContext& c);
+
+// Sum of products in f64, in a fixed order.
+double dot(const float* a, const float* b, int64_t n);
 
 // Row `row` of a weight or an f32 tensor as f32 [row_elems].
 void read_row(const Tensor& tensor, int64_t row, float* out);

@@ -55,6 +55,10 @@ Result<KvStorage> KvStorage::create(std::span<const KvLayerDims> layers, int64_t
                  .where = "KV cache",
                  .hint = "use a smaller context"};
   for (const KvLayerDims& dims : layers) {
+    if (dims.n_head_kv == 0) {  // a layer without attention
+      storage.planes_.resize(storage.planes_.size() + 2);
+      continue;
+    }
     storage.planes_.push_back({TRY(make_kv_layout(KvRole::keys, type, dims.n_head_kv, dims.head_dim_k, page_size))});
     storage.planes_.push_back({TRY(make_kv_layout(KvRole::values, type, dims.n_head_kv, dims.head_dim_v, page_size))});
   }

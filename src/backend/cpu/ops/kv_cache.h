@@ -49,11 +49,11 @@ Result<KvLayout> make_kv_layout(KvRole role, DType type, int64_t n_head_kv, int6
 
 // The keys or the values of one layer, all pages; does not own them.
 struct KvPlane {
-  KvLayout layout;
+  KvLayout layout = {};
   std::byte* pages = nullptr;  // 64-byte aligned
 };
 
-struct KvLayerDims {
+struct KvLayerDims {  // n_head_kv 0: nothing is stored for the layer
   int64_t n_head_kv, head_dim_k, head_dim_v;
 };
 

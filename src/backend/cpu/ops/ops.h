@@ -66,8 +66,8 @@ struct AddChainArgs {
 };
 
 // Order as in ir::Unary and ir::Glu.
-enum class UnaryKind : uint8_t { silu, gelu, gelu_erf, gelu_quick, relu, sigmoid, tanh, count_ };
-enum class GluKind : uint8_t { reglu, geglu, swiglu, geglu_erf, geglu_quick, count_ };
+enum class UnaryKind : uint8_t { silu, gelu, gelu_erf, gelu_quick, relu, sigmoid, tanh, softplus, exp, sqr, sqrt, sin, count_ };
+enum class GluKind : uint8_t { reglu, geglu, swiglu, geglu_erf, geglu_quick, swiglu_oai, count_ };
 
 // item = row; in place: x.
 //   scale    y = fma(scale, x, bias)
