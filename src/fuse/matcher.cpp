@@ -144,6 +144,7 @@ std::optional<Match> Matcher::match(NodeId start, Mode mode, const Rule& rule, u
 }
 
 std::optional<Match> Matcher::at(NodeId start, Mode mode, const Rule& rule) const {
+  if (start >= graph_.nodes.size()) return {};
   for (const Variant& variant : variants()[static_cast<size_t>(graph_.node(start).op)])
     if (variant.rule == &rule)
       if (auto found = match(start, mode, rule, variant.present)) return found;
@@ -151,6 +152,7 @@ std::optional<Match> Matcher::at(NodeId start, Mode mode, const Rule& rule) cons
 }
 
 std::optional<Match> Matcher::at(NodeId start, Mode mode) const {
+  if (start >= graph_.nodes.size()) return {};
   for (const Variant& variant : variants()[static_cast<size_t>(graph_.node(start).op)])
     if (auto found = match(start, mode, *variant.rule, variant.present)) return found;
   return {};

@@ -34,7 +34,7 @@ Result<Value> infer_value(const Graph& graph, Op op, std::span<const ValueId> in
     out.layer_idx = source.layer_idx;
   } else if (op == Op::view) {
     out.offset_elems += attrs.integer(Attr::offset);
-    out.row_stride_elems = source.row_stride_elems;
+    if (type.shape.rank() > 1) out.row_stride_elems = source.row_stride_elems;  // a part of a vector has no gaps
   }
   return out;
 }

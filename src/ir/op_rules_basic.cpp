@@ -151,7 +151,7 @@ Result<OperandType> infer_view(Operands in, const Attrs& attrs) {
     return misuse(op, in, fmt::format("offset {} + {} elements run past the last dimension of x", offset, dims[-1]));
   if (offset % dtype_row(in[0].dtype).block_elems != 0)
     return misuse(op, in, fmt::format("offset {} is inside a block of {}", offset, dtype_name(in[0].dtype)));
-  return OperandType{in[0].dtype, dims, dims[-1] == x[-1] && in[0].is_contiguous};
+  return OperandType{in[0].dtype, dims, x.rank() == 1 || (dims[-1] == x[-1] && in[0].is_contiguous)};
 }
 
 }  // namespace tokamak::ir::op_rules
