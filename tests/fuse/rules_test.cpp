@@ -283,7 +283,7 @@ std::string glu_fused(const GluCase& c) {
     if (c.up_is_computed) w_up = b.scale(b.weight("up f32", DType::f32, {32, 32}), 2);
     const ValueId gate = b.mul_mat(w_gate, x), up = b.mul_mat(w_up, y);
     if (c.one_operand)
-      b.output(b.node(ir::Op::glu, {up}, {{ir::Attr::glu, int64_t{2}}}));
+      b.output(b.glu_halves(up, {}));
     else if (c.swap_operands)
       b.output(b.glu(up, gate, ir::Glu::swiglu));
     else

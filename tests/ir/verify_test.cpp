@@ -136,6 +136,20 @@ TEST(Verify, StateMustBeWrittenBeforeItIsRead) {
   EXPECT_EQ(build(true), "g: node 2 FLASH_ATTN_EXT attn: reads %4 before node 3 writes that state");
 }
 
+// Recurrent ops want the state of before this step, which a later CPY replaces.
+TEST(Verify, RecurrentStatesAreReadBeforeTheyAreWritten) {
+  GraphBuilder b("g");
+  const RecurrentInputs in{.seq_ids = b.input(InputRole::seq_ids, {3}),
+                           .state_src = b.input(InputRole::state_src, {1}),
+                           .state_rows = b.input(InputRole::state_rows, {1})};
+  const ValueId x = b.get_rows(b.weight("w", DType::f32, {4, 8}), b.input(InputRole::tokens, {3}));
+  const ValueId state = b.state(StateRole::conv, 0, DType::f32, {2, 24});
+  b.output(b.ssm_conv(x, b.weight("taps", DType::f32, {8, 4}), state, in));
+  b.cpy(state, b.ssm_conv_state(x, state, in), in.state_rows);
+  const auto g = b.finish();
+  EXPECT_TRUE(g) << g.error().message();
+}
+
 TEST(Verify, AGraphMustDoSomething) {
   GraphBuilder b("g");
   b.get_rows(b.weight("w", DType::f32, {4, 8}), b.input(InputRole::tokens, {3}));

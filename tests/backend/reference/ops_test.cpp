@@ -137,7 +137,7 @@ TEST(ReferenceOpsTest, GluActsOnTheGate) {
   expect_near(f.run(f.b.glu(gate, up, ir::Glu::swiglu)), {-0.2689414 * 3, 1.7615942 * 5});
   Fixture g;
   const auto both = g.rows("both", 1, 4, {-1, 2, 3, 5});
-  expect_near(g.run(g.b.node(ir::Op::glu, {both}, {{ir::Attr::glu, static_cast<int64_t>(ir::Glu::reglu)}})), {0, 10});
+  expect_near(g.run(g.b.glu_halves(both, {.kind = ir::Glu::reglu})), {0, 10});
 }
 
 TEST(ReferenceOpsTest, RopePairsAndPartialRotation) {
