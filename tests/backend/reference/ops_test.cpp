@@ -4,87 +4,10 @@
 #include <cmath>
 #include <map>
 
-#include "backend/reference/backend.h"
-#include "ir/builder.h"
+#include "backend/reference/ops_helpers.h"
 
-namespace tokamak {
+namespace tokamak::reference {
 namespace {
-
-// Runs a graph of weights and step inputs and returns its first output.
-class Fixture {
- public:
-  Fixture() : b("test") {}
-
-  ir::ValueId values(std::string name, const Shape& shape, std::vector<float> data) {
-    data_[name] = std::move(data);
-    shapes_[name] = shape;
-    return b.weight(name, DType::f32, shape);
-  }
-  // A weight's rows as an intermediate, which most ops want.
-  ir::ValueId rows(std::string name, int64_t n_rows, int64_t n, std::vector<float> data) {
-    const ir::ValueId table = values(name, {n_rows, n}, std::move(data));
-    std::vector<int32_t> ids(static_cast<size_t>(n_rows));
-    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i);
-    if (tokens_.empty()) {
-      tokens_ = ids;
-      tokens_id_ = b.input(ir::InputRole::tokens, {n_rows});
-    }
-    return b.get_rows(table, tokens_id_, name + "_rows");
-  }
-  ir::ValueId positions(std::vector<int32_t> data) { return step_input(ir::InputRole::positions, positions_, data); }
-  ir::ValueId seq_ids(std::vector<int32_t> data) { return step_input(ir::InputRole::seq_ids, seq_ids_, data); }
-  ir::ValueId slots(std::vector<int32_t> data) { return step_input(ir::InputRole::slots, slots_, data); }
-
-  std::vector<float> run(ir::ValueId result) {
-    b.output(result);
-    auto graph = b.finish();
-    EXPECT_TRUE(graph) << graph.error().message();
-    auto backend = make_reference_backend();
-    const auto lookup = [&](std::string_view name) -> Result<WeightSource> {
-      const auto& data = data_.at(std::string(name));
-      return WeightSource{
-          .dtype = DType::f32, .shape = shapes_.at(std::string(name)), .data = std::as_bytes(std::span(data))};
-    };
-    auto weights = backend->load(*graph, lookup, {});
-    EXPECT_TRUE(weights);
-    auto kv = backend->make_kv(kv_config);
-    EXPECT_TRUE(kv);
-    const auto n = static_cast<size_t>(graph->values[graph->outputs[0]].shape.n_elements());
-    auto program = backend->compile(std::move(*graph), **weights, **kv, {});
-    EXPECT_TRUE(program) << program.error().message();
-    std::vector<float> out(n);
-    const std::span<float> output = out;
-    const std::vector<SequencePages> sequences = {{.pages = pages}};
-    const auto ran = (*program)->run({.tokens = tokens_,
-                                      .positions = positions_,
-                                      .seq_ids = seq_ids_,
-                                      .slots = slots_,
-                                      .out_rows = {},
-                                      .sequences = sequences},
-                                     {&output, 1});
-    EXPECT_TRUE(ran);
-    return out;
-  }
-
-  ir::GraphBuilder b;
-  KvConfig kv_config{.layers = {{1, 2, 2}}, .n_pages = 2, .page_size = 16, .type = DType::f32};
-  std::vector<int32_t> pages = {1, 0};
-
- private:
-  ir::ValueId step_input(ir::InputRole role, std::vector<int32_t>& member, std::vector<int32_t> data) {
-    member = std::move(data);
-    return b.input(role, {static_cast<int64_t>(member.size())});
-  }
-  std::map<std::string, std::vector<float>> data_;
-  std::map<std::string, Shape> shapes_;
-  std::vector<int32_t> tokens_, positions_, seq_ids_, slots_;
-  ir::ValueId tokens_id_ = ir::kNone;
-};
-
-void expect_near(const std::vector<float>& got, const std::vector<double>& wanted, double bound = 1e-6) {
-  ASSERT_EQ(got.size(), wanted.size());
-  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], bound) << i;
-}
 
 TEST(ReferenceOpsTest, AddAndMulRepeatTheSecondOperand) {
   Fixture f;
@@ -221,4 +144,4 @@ TEST(ReferenceOpsTest, CacheRowsAreRoundedToTheCacheType) {
 }
 
 }  // namespace
-}  // namespace tokamak
+}  // namespace tokamak::reference
