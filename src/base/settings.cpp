@@ -104,7 +104,7 @@ SettingValue default_value(const Setting& setting) {
 
 size_t row_of(const Setting& setting) { return static_cast<size_t>(&setting - settings().data()); }
 
-Error unknown_flag(std::string_view name, uint16_t scopes) {
+Error unknown_flag(std::string_view name, uint32_t scopes) {
   if (const Setting* elsewhere = find_setting(name); elsewhere != nullptr && name.starts_with("--")) {
     std::string commands;
     for (const ScopeRow& row : tokamak::scopes())
@@ -125,7 +125,7 @@ Error unknown_flag(std::string_view name, uint16_t scopes) {
 
 }  // namespace
 
-const Setting* find_setting(std::string_view name, uint16_t scopes) {
+const Setting* find_setting(std::string_view name, uint32_t scopes) {
   if (name.empty()) return nullptr;
   for (const Setting& s : settings())
     if ((s.scopes & scopes) != 0 && (name == s.flag || name == s.short_flag || name == s.alias)) return &s;
@@ -181,7 +181,7 @@ Result<void> SettingValues::set(const Setting& setting, std::string_view text, S
   return {};
 }
 
-Result<void> SettingValues::read_environment(uint16_t scopes, const std::function<const char*(const char*)>& lookup) {
+Result<void> SettingValues::read_environment(uint32_t scopes, const std::function<const char*(const char*)>& lookup) {
   for (const Setting& s : settings()) {
     if ((s.scopes & scopes) == 0) continue;
     const std::string name = environment_name(s);
@@ -191,7 +191,7 @@ Result<void> SettingValues::read_environment(uint16_t scopes, const std::functio
   return {};
 }
 
-Result<std::vector<std::string>> SettingValues::read_arguments(uint16_t scopes,
+Result<std::vector<std::string>> SettingValues::read_arguments(uint32_t scopes,
                                                                std::span<const std::string_view> words) {
   std::vector<std::string> others;
   for (size_t i = 0; i < words.size(); ++i) {

@@ -17,7 +17,7 @@ namespace tokamak {
 enum class SettingType : uint8_t { flag, integer, number, choice, text, list };
 
 // The commands that know a setting, as a bit set.
-enum Scope : uint16_t {
+enum Scope : uint32_t {
   kScopeRun = 1,
   kScopeServe = 2,
   kScopeBench = 4,
@@ -49,7 +49,7 @@ struct Setting {
   double min, max;                // integer and number only; inclusive
   std::string_view choices;       // choice only: names separated by spaces
   std::string_view default_text;  // as a user would type it; a list: items separated by spaces, escapes as below
-  uint16_t scopes;                // Scope bits
+  uint32_t scopes;                // Scope bits
   std::string_view group;         // heading in --help and docs
   bool common;                    // shown in the one-screen help
   std::string_view help;          // one sentence
@@ -59,7 +59,7 @@ struct Setting {
 std::span<const Setting> settings();
 
 // The row whose flag, short flag or alias is `name`, among the rows of any command in `scopes`; nullptr if none.
-const Setting* find_setting(std::string_view name, uint16_t scopes = kScopeAll);
+const Setting* find_setting(std::string_view name, uint32_t scopes = kScopeAll);
 const Setting* find_setting_by_json(std::string_view field);
 
 // "TOKAMAK_CTX_SIZE" for --ctx-size.
@@ -85,10 +85,10 @@ class SettingValues {
   // A repeated list setting of the same source appends, anything else replaces.
   Result<void> set(const Setting& setting, std::string_view text, Source source, std::string_view where);
   // Reads TOKAMAK_* of the rows of these commands. `lookup` returns nullptr for an unset name (default: getenv).
-  Result<void> read_environment(uint16_t scopes, const std::function<const char*(const char*)>& lookup = {});
+  Result<void> read_environment(uint32_t scopes, const std::function<const char*(const char*)>& lookup = {});
   // Reads the words after the command: "--flag value", "--flag=value", "-f value", flags without value; "--" ends
   // flags. Returns the other words in order. Errors name the flag and, when unknown, the nearest known one.
-  Result<std::vector<std::string>> read_arguments(uint16_t scopes, std::span<const std::string_view> words);
+  Result<std::vector<std::string>> read_arguments(uint32_t scopes, std::span<const std::string_view> words);
 
   // `flag` is the long form of a row of that type (CHECKed).
   bool flag(std::string_view flag) const;

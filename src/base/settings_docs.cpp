@@ -56,7 +56,7 @@ std::string_view placeholder(const Setting& s) {
   return {};
 }
 
-std::string commands_text(uint16_t set) {
+std::string commands_text(uint32_t set) {
   if (set == kScopeAll) return "all";
   std::string out;
   for (const ScopeRow& row : scopes())

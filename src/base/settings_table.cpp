@@ -12,12 +12,12 @@ using enum SettingType;
 constexpr double kMaxInt = 2147483647;
 constexpr double kMaxSeed = 9007199254740991;  // 2^53 - 1, the largest integer that JSON repeats exactly
 
-constexpr uint16_t kGenerate = kScopeRun | kScopeServe;
-constexpr uint16_t kTexts = kScopeImatrix | kScopeEval;  // a text in chunks
-constexpr uint16_t kContext = kGenerate | kScopeBench | kScopeExplain;
-constexpr uint16_t kCompute = kContext | kTexts;
-constexpr uint16_t kKernels = kCompute | kScopeSelftest;
-constexpr uint16_t kReports = kScopeRun | kScopeBench | kScopeTokenize | kScopeInspect | kScopeExplain |
+constexpr uint32_t kGenerate = kScopeRun | kScopeServe;
+constexpr uint32_t kTexts = kScopeImatrix | kScopeEval;  // a text in chunks
+constexpr uint32_t kContext = kGenerate | kScopeBench | kScopeExplain;
+constexpr uint32_t kCompute = kContext | kTexts;
+constexpr uint32_t kKernels = kCompute | kScopeSelftest;
+constexpr uint32_t kReports = kScopeRun | kScopeBench | kScopeTokenize | kScopeInspect | kScopeExplain |
                               kScopeSelftest | kScopeConvert | kScopeQuantize | kScopeSplit | kScopeMerge | kTexts;
 
 constexpr std::string_view kPrompt = "Prompt", kLength = "Length and end", kSampling = "Sampling",
