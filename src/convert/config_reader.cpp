@@ -2,16 +2,28 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tokamak::convert {
+
+std::string_view ConfigReader::spelled(std::string_view field) const {
+  for (const arch::FieldName& name : own_names_)
+    if (name.field == field) return name.spelled;
+  if (!object_->is_object() || object_->contains(field)) return field;
+  for (const arch::FieldName& name : arch::field_names())
+    if (name.field == field && object_->contains(name.spelled)) return name.spelled;
+  return field;
+}
 
 const Json* ConfigReader::find(std::string_view field) const {
   if (!object_->is_object()) return nullptr;
-  const auto at = object_->find(std::string(field));
+  const auto at = object_->find(std::string(spelled(field)));
   return at == object_->end() || at->is_null() ? nullptr : &*at;
 }
 
 bool ConfigReader::is_null(std::string_view field) const {
-  return object_->is_object() && object_->contains(field) && (*object_)[std::string(field)].is_null();
+  const std::string name(spelled(field));
+  return object_->is_object() && object_->contains(name) && (*object_)[name].is_null();
 }
 
 Error ConfigReader::error(std::string_view field, std::string what, std::string hint) const {
@@ -21,6 +33,9 @@ Error ConfigReader::error(std::string_view field, std::string what, std::string 
 Result<std::optional<int64_t>> ConfigReader::integer(std::string_view field, int64_t min, int64_t max) const {
   const Json* value = find(field);
   if (!value) return std::optional<int64_t>();
+  if (value->is_array() && !value->empty() &&
+      std::ranges::all_of(*value, [&](const Json& item) { return item == value->front(); }))
+    value = &value->front();
   // Some writers store whole numbers as 4096.0.
   const bool is_whole = value->is_number_integer() ||
                         (value->is_number_float() && std::abs(value->get<double>()) < 1e15 &&

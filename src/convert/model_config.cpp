@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "arch/hparams.h"
-#include "base/check.h"
+#include "convert/layer_config.h"
 #include "convert/rope_config.h"
 
 namespace tokamak::convert {
@@ -37,7 +37,7 @@ Result<const CheckpointFamily*> find_family(const ConfigReader& config) {
 
 // The family's default of a number, or NaN.
 double default_of(const CheckpointFamily& family, std::string_view field) {
-  for (const arch::ConfigDefault& row : family.defaults)
+  for (const arch::ConfigValue& row : family.defaults)
     if (row.config == field) return row.value;
   return std::numeric_limits<double>::quiet_NaN();
 }
@@ -46,62 +46,140 @@ struct SizeField {
   std::string_view name;
   int64_t ModelConfig::*member;
   int64_t max;
+  uint8_t parts = arch::kAnyParts;  // only families with these have it
+  bool optional = false;            // may be absent, null or 0
 };
 constexpr auto kSizeFields = std::to_array<SizeField>({
     {"vocab_size", &ModelConfig::n_vocab, arch::kMaxVocab},
     {"max_position_embeddings", &ModelConfig::n_ctx, arch::kMaxContext},
     {"hidden_size", &ModelConfig::n_embd, arch::kMaxWidth},
     {"num_hidden_layers", &ModelConfig::n_layer, arch::kMaxLayers},
-    {"intermediate_size", &ModelConfig::n_ff, arch::kMaxWidth},
     {"num_attention_heads", &ModelConfig::n_head, arch::kMaxHeads},
-    {"num_key_value_heads", &ModelConfig::n_head_kv, arch::kMaxHeads},
-    {"head_dim", &ModelConfig::head_dim, arch::kMaxHeadDim},
+    {"num_key_value_heads", &ModelConfig::n_head_kv, arch::kMaxHeads, arch::kPlainAttention},
+    {"head_dim", &ModelConfig::head_dim, arch::kMaxHeadDim, arch::kPlainAttention},
+    {"num_experts", &ModelConfig::n_expert, arch::kMaxWidth, arch::kExperts},
+    {"num_experts_per_tok", &ModelConfig::n_expert_used, arch::kMaxWidth, arch::kExperts},
+    {"moe_intermediate_size", &ModelConfig::expert_ff, arch::kMaxWidth, arch::kExperts},
+    {"n_shared_experts", &ModelConfig::n_shared_expert, arch::kMaxWidth, arch::kExperts, true},
+    {"shared_expert_intermediate_size", &ModelConfig::shared_ff, arch::kMaxWidth, arch::kExperts, true},
+    {"intermediate_size", &ModelConfig::n_ff, arch::kMaxWidth},
+    {"q_lora_rank", &ModelConfig::q_lora, arch::kMaxWidth, arch::kLatentAttention, true},
+    {"kv_lora_rank", &ModelConfig::kv_lora, arch::kMaxWidth, arch::kLatentAttention},
+    {"qk_nope_head_dim", &ModelConfig::nope_dim, arch::kMaxHeadDim, arch::kLatentAttention},
+    {"qk_rope_head_dim", &ModelConfig::rope_dim, arch::kMaxHeadDim, arch::kLatentAttention},
+    {"v_head_dim", &ModelConfig::mla_v_dim, arch::kMaxHeadDim, arch::kLatentAttention},
+    {"linear_num_key_heads", &ModelConfig::n_key_head, arch::kMaxHeads, arch::kDeltaNet},
+    {"linear_num_value_heads", &ModelConfig::n_value_head, arch::kMaxHeads, arch::kDeltaNet},
+    {"linear_key_head_dim", &ModelConfig::key_head_dim, arch::kMaxHeadDim, arch::kDeltaNet},
+    {"linear_value_head_dim", &ModelConfig::value_head_dim, arch::kMaxHeadDim, arch::kDeltaNet},
+    {"linear_conv_kernel_dim", &ModelConfig::conv_kernel, arch::kMaxWidth, arch::kDeltaNet},
+    {"num_nextn_predict_layers", &ModelConfig::n_extra_layers, arch::kMaxLayers, arch::kAnyParts, true},
 });
 
-Result<void> read_sizes(const ConfigReader& config, ModelConfig& model) {
-  for (const SizeField& field : kSizeFields) {
-    const double fallback = default_of(*model.family, field.name);
-    const bool is_null = !config.has(field.name);
-    if (is_null && std::isnan(fallback)) continue;  // derived below, or missing
-    model.*field.member = TRY(config.integer(field.name, 1, field.max))
-                              .value_or(std::isnan(fallback) ? 0 : static_cast<int64_t>(fallback));
-  }
-  for (const SizeField& field : kSizeFields) {
-    if (model.*field.member != 0) continue;
-    if (field.member == &ModelConfig::n_head_kv)
-      model.n_head_kv = model.n_head;
-    else if (field.member == &ModelConfig::head_dim && model.n_head > 0 && model.n_embd >= model.n_head)
-      model.head_dim = model.n_embd / model.n_head;
-    else
-      return config.error(field.name, "is missing");
-  }
-  if (model.n_head % model.n_head_kv != 0)
-    return config.error("num_key_value_heads", fmt::format("{} query heads cannot share {} key-value heads evenly",
-                                                           model.n_head, model.n_head_kv));
+// What a size is when config.json and the class leave it open; 0: it is needed.
+int64_t derived(const ModelConfig& model, int64_t ModelConfig::*member) {
+  if (member == &ModelConfig::n_head_kv) return model.n_head;
+  if (member == &ModelConfig::head_dim && model.n_head > 0) return model.n_embd / model.n_head;
+  if (member == &ModelConfig::n_ff)
+    return model.family->ff_per_embd > 0 ? model.family->ff_per_embd * model.n_embd : model.expert_ff;
+  return 0;
+}
+
+// Falcon: "multi_query" is one key-value head, but not in the newer form, which counts them.
+Result<void> read_multi_query(const ConfigReader& config, ModelConfig& model) {
+  if (!config.has("multi_query") || TRY(config.boolean("new_decoder_architecture")).value_or(false)) return {};
+  model.n_head_kv = TRY(config.boolean("multi_query")).value_or(true) ? 1 : model.n_head;
   return {};
 }
 
-Result<void> add_plain_keys(const ConfigReader& config, ModelConfig& model) {
-  const std::string prefix = std::string(model.family->architecture) + ".";
-  for (const arch::CheckpointKey& row : arch::checkpoint_keys()) {
-    const std::string name = prefix + std::string(row.gguf);
-    const SizeField* size = nullptr;
-    for (const SizeField& field : kSizeFields)
-      if (field.name == row.config) size = &field;
-    if (size) {
-      model.keys.push_back({name, static_cast<uint32_t>(model.*size->member)});
-      continue;
-    }
-    const double fallback = default_of(*model.family, row.config);
-    const auto value = TRY(config.number(row.config, 0, 1e9));
-    if (!value && row.optional) continue;
-    if (!value && std::isnan(fallback)) return config.error(row.config, "is missing");
-    const double number = value.value_or(fallback);
-    if (row.type == arch::KeyType::u32)
-      model.keys.push_back({name, static_cast<uint32_t>(number)});
-    else
-      model.keys.push_back({name, static_cast<float>(number)});
+Result<void> check_heads(const ConfigReader& config, const ModelConfig& model) {
+  if (model.has(arch::kPlainAttention) && model.n_head % model.n_head_kv != 0)
+    return config.error("num_key_value_heads", fmt::format("{} query heads cannot share {} key-value heads evenly",
+                                                           model.n_head, model.n_head_kv));
+  if (model.has(arch::kDeltaNet) && model.n_value_head % model.n_key_head != 0)
+    return config.error("linear_num_value_heads", fmt::format("{} value heads cannot share {} key heads evenly",
+                                                              model.n_value_head, model.n_key_head));
+  if (model.has(arch::kExperts) && model.n_expert_used > model.n_expert)
+    return config.error("num_experts_per_tok",
+                        fmt::format("{} of {} experts cannot be used", model.n_expert_used, model.n_expert));
+  return {};
+}
+
+Result<void> read_sizes(const ConfigReader& config, ModelConfig& model) {
+  for (const SizeField& field : kSizeFields) {
+    if (!model.has(field.parts)) continue;
+    const double fallback = default_of(*model.family, field.name);
+    const auto value = TRY(config.integer(field.name, field.optional ? 0 : 1, field.max));
+    int64_t& size = model.*field.member;
+    size = value.value_or(std::isnan(fallback) ? 0 : static_cast<int64_t>(fallback));
+    if (!value && field.optional && config.is_null(field.name)) size = 0;
+    if (size == 0) size = derived(model, field.member);
+    if (size == 0 && !field.optional) return config.error(field.name, "is missing");
   }
+  TRY(read_multi_query(config, model));
+  if (model.shared_ff == 0) model.shared_ff = model.n_shared_expert * model.expert_ff;
+  model.n_rot = model.has(arch::kLatentAttention) ? model.rope_dim : model.head_dim;
+  return check_heads(config, model);
+}
+
+void add_size_keys(ModelConfig& model) {
+  for (const arch::SizeKey& row : arch::size_keys()) {
+    if (!model.has(row.parts)) continue;
+    const int64_t size = model.dim(row.dim);
+    if (size != 0 || !row.if_present) model.add(row.gguf, static_cast<uint32_t>(size));
+  }
+}
+
+// A flag counts as 0 or 1.
+Result<std::optional<double>> number_or_flag(const ConfigReader& config, std::string_view field) {
+  const Json* value = config.find(field);
+  if (value && value->is_boolean()) return std::optional(value->get<bool>() ? 1.0 : 0.0);
+  return config.number(field, 0, 1e9);
+}
+
+Result<void> add_number_keys(const ConfigReader& config, ModelConfig& model) {
+  for (const arch::CheckpointKey& row : arch::checkpoint_keys()) {
+    if (!model.has(row.parts)) continue;
+    const double fallback =
+        config.is_null(row.config) ? std::numeric_limits<double>::quiet_NaN() : default_of(*model.family, row.config);
+    const double number = TRY(number_or_flag(config, row.config)).value_or(fallback);
+    if (std::isnan(number)) continue;
+    if (row.type == arch::KeyType::u32)
+      model.add(row.gguf, static_cast<uint32_t>(number));
+    else if (row.type == arch::KeyType::boolean)
+      model.add(row.gguf, number != 0);
+    else
+      model.add(row.gguf, static_cast<float>(number));
+  }
+  const auto eps = TRY(config.number("norm_eps", 0, 1));
+  model.add(model.family->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
+            static_cast<float>(eps.value_or(default_of(*model.family, "norm_eps"))));
+  return {};
+}
+
+// How the router chooses: GGUF counts gating functions as arch::Gating does.
+Result<void> add_router_keys(const ConfigReader& config, ModelConfig& model) {
+  if (!model.has(arch::kExperts)) return {};
+  arch::Gating gating = model.family->gating;
+  const std::string scoring = TRY(config.text("scoring_func")).value_or("");
+  if (scoring == "softmax" || scoring == "sigmoid")
+    gating = scoring == "softmax" ? arch::Gating::softmax : arch::Gating::sigmoid;
+  else if (!scoring.empty())
+    return Error{.code = ErrorCode::unsupported,
+                 .what = fmt::format("a router that scores by '{}' is not supported", scoring),
+                 .where = config.where("scoring_func")};
+  model.add("expert_gating_func", static_cast<uint32_t>(gating));
+  const auto group_default = [&](std::string_view field) {
+    const double number = default_of(*model.family, field);
+    return std::isnan(number) ? 1 : static_cast<int64_t>(number);
+  };
+  const int64_t n_group = TRY(config.integer("n_group", 1, model.n_expert)).value_or(group_default("n_group"));
+  const int64_t n_used = TRY(config.integer("topk_group", 1, n_group)).value_or(group_default("topk_group"));
+  if (n_group == 1 || TRY(config.text("topk_method")).value_or("") == "greedy") return {};
+  if (model.n_expert % n_group != 0)
+    return config.error("n_group", fmt::format("{} experts are no {} equal groups", model.n_expert, n_group));
+  model.add("expert_group_count", static_cast<uint32_t>(n_group));
+  model.add("expert_group_used_count", static_cast<uint32_t>(n_used));
   return {};
 }
 
@@ -110,7 +188,8 @@ Result<void> check_activation(const ConfigReader& config, const CheckpointFamily
     const auto name = TRY(config.text(field));
     // Old Gemma files say "gelu" in hidden_act and the truth in hidden_activation.
     const bool is_shadowed = field == "hidden_act" && config.has("hidden_activation");
-    if (!name || *name == family.activation || is_shadowed) continue;
+    const std::string known = fmt::format(" {} ", family.activation);
+    if (!name || is_shadowed || known.find(fmt::format(" {} ", *name)) != known.npos) continue;
     return Error{
         .code = ErrorCode::unsupported,
         .what = fmt::format("activation '{}' is not what {} models of this engine compute", *name, family.architecture),
@@ -126,8 +205,7 @@ Result<void> read_attention_scale(const ConfigReader& config, ModelConfig& model
   if (std::isnan(fallback)) return {};
   const double scalar = TRY(config.number("query_pre_attn_scalar", 1e-6, 1e9)).value_or(fallback);
   if (scalar == static_cast<double>(model.head_dim)) return {};
-  model.keys.push_back(
-      {fmt::format("{}.attention.scale", model.family->architecture), static_cast<float>(1 / std::sqrt(scalar))});
+  model.add("attention.scale", static_cast<float>(1 / std::sqrt(scalar)));
   return {};
 }
 
@@ -142,48 +220,58 @@ Result<void> read_fp8_tile(const ConfigReader& whole, ModelConfig& model) {
   return {};
 }
 
-Result<void> check_unsupported(const ConfigReader& config) {
+Result<void> check_unsupported(const ConfigReader& config, const CheckpointFamily& family) {
   if (TRY(config.boolean("use_bidirectional_attention")).value_or(false))
     return Error{.code = ErrorCode::unsupported,
                  .what = "attention in both directions is not supported",
                  .where = config.where("use_bidirectional_attention")};
+  for (const arch::ConfigValue& row : family.required) {
+    const auto value = TRY(number_or_flag(config, row.config));
+    if (value && *value != row.value)
+      return Error{.code = ErrorCode::unsupported,
+                   .what = fmt::format("{} models are supported with {} alone", family.architecture, row.value),
+                   .where = config.where(row.config)};
+  }
   return {};
 }
 
 }  // namespace
 
-int64_t ModelConfig::dim(arch::Dim dim) const {
-  switch (dim) {
-    case arch::Dim::vocab:
-      return n_vocab;
-    case arch::Dim::embd:
-      return n_embd;
-    case arch::Dim::q:
-      return n_head * head_dim;
-    case arch::Dim::kv:
-      return n_head_kv * head_dim;
-    case arch::Dim::ff:
-      return n_ff;
-    case arch::Dim::head:
-      return head_dim;
-    case arch::Dim::none:
-      break;
+void ModelConfig::add(std::string_view key, KeyValue value) {
+  keys.push_back({fmt::format("{}.{}", family->architecture, key), std::move(value)});
+}
+
+bool ModelConfig::has_layer(arch::LayerSet layers, int64_t layer_idx) const {
+  const auto i = static_cast<size_t>(layer_idx);
+  switch (layers) {
+    case arch::LayerSet::all:
+      return true;
+    case arch::LayerSet::dense:
+      return !has_experts[i];
+    case arch::LayerSet::moe:
+      return has_experts[i];
+    case arch::LayerSet::attention:
+      return !is_recurrent[i];
+    case arch::LayerSet::recurrent:
+      return is_recurrent[i];
   }
-  CHECK(dim != arch::Dim::none);
-  return 0;
+  return false;
 }
 
 Result<ModelConfig> read_model_config(const Json& json, const std::string& where) {
   const ConfigReader whole(json, where);
   ModelConfig model{.family = TRY(find_family(whole))};
   const std::string section(model.family->section);
-  const ConfigReader config = section.empty() ? whole : TRY(whole.section(section));
+  const ConfigReader config = (section.empty() ? whole : TRY(whole.section(section))).with_names(model.family->fields);
   TRY(read_sizes(config, model));
   TRY(check_activation(config, *model.family));
-  TRY(check_unsupported(config));
+  TRY(check_unsupported(config, *model.family));
   const bool whole_tied = TRY(whole.boolean("tie_word_embeddings")).value_or(model.family->tied);
   model.tied = TRY(config.boolean("tie_word_embeddings")).value_or(whole_tied);
-  TRY(add_plain_keys(config, model));
+  add_size_keys(model);
+  TRY(add_number_keys(config, model));
+  TRY(add_router_keys(config, model));
+  TRY(read_layer_kinds(config, model));
   TRY(read_attention_scale(config, model));
   TRY(read_rope(config, model));
   TRY(read_windows(config, model));
@@ -197,13 +285,17 @@ void add_key(GgufWriter& writer, const MetadataKey& key) {
     std::vector<uint8_t> bytes(flags->begin(), flags->end());
     static_assert(sizeof(bool) == 1);
     writer.add_array(key.name, std::span(reinterpret_cast<const bool*>(bytes.data()), bytes.size()));
-    return;
+  } else if (const auto* numbers = std::get_if<std::vector<int32_t>>(&key.value)) {
+    writer.add_array(key.name, std::span(*numbers));
+  } else if (const auto* text = std::get_if<std::string>(&key.value)) {
+    writer.add(key.name, *text);
+  } else if (const auto* flag = std::get_if<bool>(&key.value)) {
+    writer.add(key.name, *flag);
+  } else if (const auto* number = std::get_if<uint32_t>(&key.value)) {
+    writer.add(key.name, *number);
+  } else {
+    writer.add(key.name, std::get<float>(key.value));
   }
-  std::visit(
-      [&](const auto& value) {
-        if constexpr (!std::is_same_v<std::decay_t<decltype(value)>, std::vector<bool>>) writer.add(key.name, value);
-      },
-      key.value);
 }
 
 std::string key_text(const KeyValue& value) {
@@ -212,7 +304,10 @@ std::string key_text(const KeyValue& value) {
     for (bool flag : *flags) text += flag ? '1' : '0';
     return text;
   }
+  if (const auto* numbers = std::get_if<std::vector<int32_t>>(&value))
+    return fmt::format("{}", fmt::join(*numbers, " "));
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
   if (const auto* number = std::get_if<uint32_t>(&value)) return std::to_string(*number);
   return fmt::format("{}", std::get<float>(value));
 }

@@ -15,14 +15,18 @@ namespace {
 using arch::CheckpointTensor;
 using arch::Dim;
 
-// Tensors beside the weights that no engine needs: rope tables of old checkpoints, scales of caches.
+// Tensors beside the weights that no engine needs: rope tables and masks of old checkpoints, scales of caches.
 constexpr auto kUselessEndings = std::to_array<std::string_view>(
-    {"rotary_emb.inv_freq", ".k_scale", ".v_scale", ".q_scale", ".kv_cache_scale", ".output_scale"});
+    {"rotary_emb.inv_freq", ".k_scale", ".v_scale", ".q_scale", ".kv_cache_scale", ".output_scale", ".attn.bias",
+     ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"});
 
-std::string with_layer(std::string_view pattern, int64_t layer_idx) {
+bool has_place(std::string_view pattern) { return pattern.find("{}") != pattern.npos; }
+
+// The first "{}" becomes the number.
+std::string with_number(std::string_view pattern, int64_t number) {
   const size_t at = pattern.find("{}");
   if (at == pattern.npos) return std::string(pattern);
-  return fmt::format("{}{}{}", pattern.substr(0, at), layer_idx, pattern.substr(at + 2));
+  return fmt::format("{}{}{}", pattern.substr(0, at), number, pattern.substr(at + 2));
 }
 
 class Planner {
@@ -34,27 +38,26 @@ class Planner {
   }
 
   Result<TensorPlan> run() {
-    if (!model_.rope_factors.empty()) add_values("rope_freqs.weight", model_.rope_factors);
-    for (const CheckpointTensor& row : model_.family->tensors) {  // what comes before the layers
-      if (is_layered(row)) break;
-      TRY(add(row, 0));
-    }
+    for (const RopeFactors& factors : model_.rope_factors) add_values(factors.tensor, factors.values);
+    const std::span<const CheckpointTensor> rows = model_.family->tensors;
+    const auto first = std::ranges::find_if(rows, is_layered) - rows.begin();
+    for (int64_t i = 0; i < first; ++i) TRY(add(rows.subspan(static_cast<size_t>(i)), 0));
     for (int64_t layer_idx = 0; layer_idx < model_.n_layer; ++layer_idx)
-      for (const CheckpointTensor& row : model_.family->tensors)
-        if (is_layered(row)) TRY(add(row, layer_idx));
-    bool behind = false;
-    for (const CheckpointTensor& row : model_.family->tensors) {
-      behind |= is_layered(row);
-      if (behind && !is_layered(row)) TRY(add(row, 0));
-    }
+      for (size_t i = 0; i < rows.size(); ++i)
+        if (is_layered(rows[i]) && model_.has_layer(rows[i].layers, layer_idx)) TRY(add(rows.subspan(i), layer_idx));
+    for (size_t i = static_cast<size_t>(first); i < rows.size(); ++i)
+      if (!is_layered(rows[i])) TRY(add(rows.subspan(i), 0));
     TRY(check_rest());
     return std::move(plan_);
   }
 
  private:
-  static bool is_layered(const CheckpointTensor& row) { return row.hf.find("{}") != row.hf.npos; }
+  static bool is_layered(const CheckpointTensor& row) { return has_place(row.gguf); }
   // Rows are looked up, without a product.
-  static bool is_table(const CheckpointTensor& row) { return row.gguf == "token_embd"; }
+  static bool is_table(const CheckpointTensor& row) { return row.gguf == "token_embd" || row.gguf == "position_embd"; }
+  static bool are_alternatives(const CheckpointTensor& a, const CheckpointTensor& b) {
+    return a.gguf == b.gguf && a.ending == b.ending;
+  }
 
   // bf16 or f16, whichever holds more bytes; wider floats and codes become bf16, which has their range.
   DType most_used_type() const {
@@ -76,68 +79,137 @@ class Planner {
     return found;
   }
 
-  Result<void> add(const CheckpointTensor& row, int64_t layer_idx) {
-    const std::string hf_name = with_layer(row.hf, layer_idx), name = with_layer(row.gguf, layer_idx);
-    const bool is_head = row.gguf == "output";
-    auto weight = TRY(
-        by_any_spelling(hf_name, [&](const std::string& n) { return Weight::find(checkpoint_, n, model_.fp8_tile); }));
-    if (is_head && model_.tied) {
-      if (weight) leave_out(*weight);
-      return {};
+  // Adds rows[0]'s tensor, from it or from the alternatives behind it; what the checkpoint need not have, it may lack.
+  Result<void> add(std::span<const CheckpointTensor> rows, int64_t layer_idx) {
+    const CheckpointTensor& first = rows[0];
+    const std::string name = with_number(first.gguf, layer_idx);
+    if (!planned_.insert(name + std::string(first.ending)).second || !exists(first)) return {};
+    for (const CheckpointTensor& row : rows) {
+      if (!are_alternatives(first, row)) break;
+      const std::string hf_name = with_number(row.hf, layer_idx);
+      std::vector<Weight> weights = TRY(find_weights(row, hf_name));
+      if (weights.empty()) continue;
+      if (row.gguf == "output" && model_.tied) {
+        leave_out(weights.front());
+        return {};
+      }
+      return add_weights(row, name, hf_name, std::move(weights));
     }
-    if (!weight) {
-      return Error{.code = ErrorCode::bad_tensor,
-                   .what = "the checkpoint has no such tensor",
-                   .where = hf_name + ".weight",
-                   .hint = fmt::format("{} needs it; the checkpoint may be incomplete", model_.family->hf_class)};
-    }
-    Shape shape{model_.dim(row.rows)};
-    if (row.cols != Dim::none) shape.push_inner(model_.dim(row.cols));
-    TRY(add_weight(row, name, hf_name, *std::move(weight), shape));
-    // The engine adds a bias to products only; any other one is refused by check_rest().
-    if (row.cols == Dim::none || is_table(row)) return {};
-    auto bias = TRY(by_any_spelling(hf_name, [&](const std::string& n) { return find_bias(n); }));
-    if (bias) TRY(add_weight(row, name, hf_name, *std::move(bias), {model_.dim(row.rows)}, ".bias"));
-    return {};
+    if (first.optional || (first.gguf == "output" && model_.tied)) return {};
+    return Error{.code = ErrorCode::bad_tensor,
+                 .what = "the checkpoint has no such tensor",
+                 .where = with_number(with_number(first.hf, layer_idx), 0) + (first.bare ? "" : ".weight"),
+                 .hint = fmt::format("{} needs it; the checkpoint may be incomplete", model_.family->hf_class)};
   }
 
-  Result<std::optional<Weight>> find_bias(const std::string& stem) const {
-    return Weight::find_plain(checkpoint_, stem + ".bias");
+  // Whether this model has such a tensor.
+  bool exists(const CheckpointTensor& row) const {
+    for (const Dim dim : {row.rows, row.cols, row.matrices})
+      if (dim != Dim::none && model_.dim(dim) == 0) return false;
+    return true;
   }
 
-  Result<void> add_weight(const CheckpointTensor& row, const std::string& name, const std::string& hf_name,
-                          Weight weight, const Shape& shape, std::string_view ending = ".weight") {
-    std::vector<int64_t> wanted;
-    for (int i = 0; i < shape.rank(); ++i) wanted.push_back(shape[i]);
-    if (weight.shape() != wanted) {
-      Shape found;
-      for (size_t i = 0; i < weight.shape().size() && i < size_t{kMaxDims}; ++i) found.push_inner(weight.shape()[i]);
-      return Error{.code = ErrorCode::bad_tensor,
-                   .what = fmt::format("shape is {}, config.json wants {}", found.to_string(), shape.to_string()),
-                   .where = weight.where(),
-                   .hint = "the files do not belong to one model"};
+  Result<std::optional<Weight>> find_weight(const CheckpointTensor& row, const std::string& hf_name) const {
+    return by_any_spelling(hf_name, [&](const std::string& n) {
+      return row.bare ? Weight::find_plain(checkpoint_, n) : Weight::find(checkpoint_, n, model_.fp8_tile);
+    });
+  }
+
+  // One weight, or one per matrix; none: the checkpoint does not have them.
+  Result<std::vector<Weight>> find_weights(const CheckpointTensor& row, const std::string& hf_name) const {
+    std::vector<Weight> weights;
+    const int64_t n = has_place(hf_name) ? model_.dim(row.matrices) : 1;
+    for (int64_t i = 0; i < n; ++i) {
+      const std::string one = with_number(hf_name, i);
+      auto weight = TRY(find_weight(row, one));
+      if (!weight && i == 0) return weights;
+      if (!weight || (i > 0 && (weight->shape() != weights[0].shape() || &weight->layout() != &weights[0].layout())))
+        return Error{.code = ErrorCode::bad_tensor,
+                     .what = !weight ? "the checkpoint has no such tensor"
+                                     : fmt::format("shape or type differ from those of {}", with_number(hf_name, 0)),
+                     .where = one,
+                     .hint = fmt::format("config.json wants {} of them", n)};
+      weights.push_back(*std::move(weight));
     }
-    for (const SafetensorsTensor* part : weight.parts()) used_.insert(part);
-    PlannedTensor tensor{.name = name + std::string(ending), .hf_name = hf_name + std::string(ending)};
-    tensor.shape = shape;
+    return weights;
+  }
+
+  Result<void> add_weights(const CheckpointTensor& row, const std::string& name, const std::string& hf_name,
+                           std::vector<Weight> weights) {
+    const bool is_matrix = row.cols != Dim::none;
+    const int64_t n_matrices = row.matrices == Dim::none ? 1 : model_.dim(row.matrices);
+    PlannedTensor tensor{.name = name + std::string(row.ending), .hf_name = hf_name + (row.bare ? "" : ".weight")};
     tensor.change = row.change;
-    tensor.n_head = row.rows == Dim::q ? model_.n_head : row.rows == Dim::kv ? model_.n_head_kv : 1;
-    const bool keeps = keeps_codes_of(row, weight, shape);
-    tensor.type = keeps ? *weight.exact_type() : type_of(shape);
-    if (keeps) TRY(add_scales(name, weight));
-    tensor.weight = std::move(weight);
+    tensor.order =
+        make_order(row.order, n_matrices, model_.dim(row.rows), is_matrix ? model_.dim(row.cols) : 1, model_);
+    TRY(check_shape(tensor.order, weights, is_matrix));
+    const TensorOrder& order = tensor.order;
+    if (row.matrices != Dim::none) tensor.shape.push_inner(n_matrices);
+    tensor.shape.push_inner(order.n_out_rows());
+    if (is_matrix) tensor.shape.push_inner(order.n_out_cols());
+    const TensorOrder bias_order = order_of_bias(order);
+    TRY(plan_values(row, name, std::move(tensor), std::move(weights)));
+    // The engine adds a bias to products, and to norms with a mean; any other one is refused by check_rest().
+    const bool may_have_bias = is_matrix ? !is_table(row) : model_.family->layer_norm && row.matrices == Dim::none;
+    if (!may_have_bias || row.bare || has_place(hf_name)) return {};
+    return add_bias(name, hf_name, bias_order);
+  }
+
+  Result<void> add_bias(const std::string& name, const std::string& hf_name, const TensorOrder& order) {
+    auto bias = TRY(
+        by_any_spelling(hf_name, [&](const std::string& n) { return Weight::find_plain(checkpoint_, n + ".bias"); }));
+    if (!bias) return {};
+    PlannedTensor tensor{.name = name + ".bias", .hf_name = hf_name + ".bias"};
+    tensor.order = order;
+    tensor.shape = {order.n_matrices * order.n_out_rows()};
+    std::vector<Weight> weights;
+    weights.push_back(*std::move(bias));
+    TRY(check_shape(order, weights, /*is_matrix=*/false));
+    return plan_values({}, name, std::move(tensor), std::move(weights));
+  }
+
+  // Dimensions of 1 may be there or not, and leading ones may be one.
+  Result<void> check_shape(const TensorOrder& order, const std::vector<Weight>& weights, bool is_matrix) {
+    const Weight& weight = weights.front();
+    const auto n_weights = static_cast<int64_t>(weights.size());
+    const int64_t n_rows = order.n_matrices * order.n_rows / n_weights;
+    const bool fits = is_matrix ? weight.n_rows() == n_rows && weight.row_elems() == order.n_cols
+                                : weight.n_rows() * weight.row_elems() == n_rows;
+    if (fits && !(is_matrix && weight.shape().size() < 2)) return {};
+    Shape found, wanted;
+    for (size_t i = 0; i < weight.shape().size() && i < size_t{kMaxDims}; ++i) found.push_inner(weight.shape()[i]);
+    if (order.n_matrices > n_weights) wanted.push_inner(order.n_matrices);
+    wanted.push_inner(order.n_rows);
+    if (is_matrix) wanted.push_inner(order.n_cols);
+    return Error{.code = ErrorCode::bad_tensor,
+                 .what = fmt::format("shape is {}, config.json wants {}", found.to_string(), wanted.to_string()),
+                 .where = weight.where(),
+                 .hint = "the files do not belong to one model"};
+  }
+
+  Result<void> plan_values(const CheckpointTensor& row, const std::string& name, PlannedTensor tensor,
+                           std::vector<Weight> weights) {
+    for (const Weight& weight : weights)
+      for (const SafetensorsTensor* part : weight.parts()) used_.insert(part);
+    const bool keeps = keeps_codes_of(row, tensor, weights);
+    tensor.type = keeps ? *weights.front().exact_type() : type_of(row, tensor.shape);
+    if (keeps) TRY(add_scales(name, weights.front()));
+    tensor.weights = std::move(weights);
     plan_.tensors.push_back(std::move(tensor));
     return {};
   }
 
-  // Looking up a row applies no NAME.scale.
-  bool keeps_codes_of(const CheckpointTensor& row, const Weight& weight, const Shape& shape) const {
-    const bool needs_scale = !weight.layout().tensor_scale.empty();
-    return keeps_codes_ && shape.rank() > 1 && weight.exact_type() && !(is_table(row) && needs_scale);
+  // Looking up a row applies no NAME.scale, and stacked weights have one each.
+  bool keeps_codes_of(const CheckpointTensor& row, const PlannedTensor& tensor,
+                      const std::vector<Weight>& weights) const {
+    const bool needs_scale = !weights.front().layout().tensor_scale.empty();
+    return keeps_codes_ && row.cols != Dim::none && !row.is_small && weights.front().exact_type() &&
+           tensor.order.keeps_rows() && tensor.change == arch::ValueChange::none &&
+           !(needs_scale && (is_table(row) || weights.size() > 1));
   }
 
-  DType type_of(const Shape& shape) const {
-    if (shape.rank() < 2) return DType::f32;
+  DType type_of(const CheckpointTensor& row, const Shape& shape) const {
+    if (row.cols == Dim::none || row.is_small) return DType::f32;
     return shape.row_elems() % dtype_row(plan_.matrix_type).block_elems == 0 ? plan_.matrix_type : DType::f16;
   }
 
@@ -168,7 +240,9 @@ class Planner {
       const std::string_view name = tensor.name;
       const bool is_useless =
           std::ranges::any_of(kUselessEndings, [&](std::string_view ending) { return name.ends_with(ending); }) ||
-          std::ranges::any_of(model_.family->ignored, [&](std::string_view start) { return name.starts_with(start); });
+          std::ranges::any_of(model_.family->ignored,
+                              [&](std::string_view start) { return name.starts_with(start); }) ||
+          is_of_extra_layer(name);
       // Scales of activations, of weights that are not kept as codes.
       const bool is_activation = name.ends_with(".input_scale") || name.ends_with(".input_global_scale");
       if (!is_useless && !is_activation)
@@ -180,10 +254,18 @@ class Planner {
     return {};
   }
 
+  // Next-token blocks are numbered on behind the layers.
+  bool is_of_extra_layer(std::string_view name) const {
+    for (int64_t i = 0; i < model_.n_extra_layers; ++i)
+      if (name.starts_with(fmt::format("model.layers.{}.", model_.n_layer + i))) return true;
+    return false;
+  }
+
   const Checkpoint& checkpoint_;
   const ModelConfig& model_;
   bool keeps_codes_;
   TensorPlan plan_;
+  std::unordered_set<std::string> planned_;  // names of the GGUF
   std::unordered_set<const SafetensorsTensor*> used_;
 };
 

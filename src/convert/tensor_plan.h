@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "convert/model_config.h"
+#include "convert/tensor_order.h"
 #include "convert/weight.h"
 #include "gguf/writer.h"
 #include "tensor/shape.h"
@@ -19,10 +20,10 @@ struct PlannedTensor {
   std::string hf_name;  // for people
   DType type = DType::f32;
   Shape shape;
-  arch::WeightChange change = arch::WeightChange::none;
-  int64_t n_head = 1;            // of WeightChange::rope_pairs
-  std::optional<Weight> weight;  // where the values come from, or:
-  std::vector<float> values;     // the values themselves
+  arch::ValueChange change = arch::ValueChange::none;
+  TensorOrder order;
+  std::vector<Weight> weights;  // where the values come from, one behind the other, all of one shape; or, if empty:
+  std::vector<float> values;    // the values themselves
   uint64_t n_bytes() const { return dtype_bytes(type, static_cast<uint64_t>(shape.n_elements())); }
 };
 
@@ -41,8 +42,8 @@ Result<TensorPlan> plan_tensors(const Checkpoint& checkpoint, const ModelConfig&
 // Called now and then while bytes are made; false stops with `cancelled`.
 using KeepGoing = std::function<bool()>;
 
-// Streams the tensor's encoded bytes, a few MB at a time. The checkpoint must outlive the source.
-// Errors of the source: bad_tensor (NaN or infinity, a value too large for the type), cancelled.
+// Streams the tensor's encoded bytes, a few MB at a time; transposed ones need up to 256 MB. The checkpoint must
+// outlive the source. Errors of the source: bad_tensor (NaN or infinity, a value too large for the type), cancelled.
 GgufWriter::Source tensor_source(const PlannedTensor& tensor, KeepGoing keep_going);
 
 }  // namespace tokamak::convert

@@ -109,19 +109,6 @@ std::filesystem::path multimodal_folder() {
   return folder;
 }
 
-TEST(Fixtures, EveryClassHasAFolder) {
-  std::vector<std::string> classes;
-  std::vector<std::filesystem::path> folders = {multimodal_folder()};
-  for (const std::string& name : fixture_names()) folders.push_back(fixtures() / name);
-  for (const std::filesystem::path& folder : folders) {
-    auto conversion = Conversion::plan(folder, {});
-    ASSERT_TRUE(conversion.has_value()) << conversion.error().message();
-    classes.emplace_back((*conversion)->model().family->hf_class);
-  }
-  for (const arch::CheckpointFamily& family : arch::checkpoint_families())
-    EXPECT_THAT(classes, testing::Contains(std::string(family.hf_class)));
-}
-
 // Its golden file is the text model's: both conversions are the same bytes.
 TEST(Fixtures, AMultimodalCheckpointGivesItsTextModel) {
   std::vector<std::string> files;

@@ -87,10 +87,13 @@ TEST(ModelConfig, Llama3FactorsKeepHighAndDivideLowFrequencies) {
                      {"original_max_position_embeddings", 8192}};
   const ModelConfig model =
       read(config("LlamaForCausalLM", {{"head_dim", 128}, {"rope_theta", 5e5}, {"rope_scaling", rope}}));
-  ASSERT_EQ(model.rope_factors.size(), 64u);
-  EXPECT_EQ(model.rope_factors.front(), 1.0f);
-  EXPECT_EQ(model.rope_factors.back(), 8.0f);
-  for (size_t i = 1; i < 64; ++i) EXPECT_GE(model.rope_factors[i], model.rope_factors[i - 1]);
+  ASSERT_EQ(model.rope_factors.size(), 1u);
+  EXPECT_EQ(model.rope_factors[0].tensor, "rope_freqs.weight");
+  const std::vector<float>& factors = model.rope_factors[0].values;
+  ASSERT_EQ(factors.size(), 64u);
+  EXPECT_EQ(factors.front(), 1.0f);
+  EXPECT_EQ(factors.back(), 8.0f);
+  for (size_t i = 1; i < 64; ++i) EXPECT_GE(factors[i], factors[i - 1]);
   EXPECT_EQ(key(model, "llama.rope.scaling.type"), "none");
 }
 
