@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/cpu/lower_matmul.h"
 #include "base/check.h"
 #include "base/round_up.h"
 
@@ -58,14 +59,22 @@ Ref Lowering::region(uint64_t n_bytes) {
 }
 
 void Lowering::reserve_matmul_regions() {
-  int64_t packed = 0;
+  int64_t packed = 0, packed_stack = 0;
+  uint64_t routed = 0;
   for (const ir::Node& node : graph.nodes) {
-    if (node.op != ir::Op::mul_mat) continue;
+    const bool with_ids = node.op == ir::Op::mul_mat_id;
+    if (node.op != ir::Op::mul_mat && !with_ids) continue;
     const ir::Value &weight = value(node.inputs[0]), &x = value(node.inputs[1]);
     const int64_t k = weight.shape.row_elems();
-    packed = std::max(packed, activation_bytes(activation_kind(weight.dtype, activations), x.shape.n_rows(), k));
+    const int64_t n_cols = with_ids ? value(node.inputs[2]).shape.n_elements() : x.shape.n_rows();
+    int64_t& size = weight.shape.rank() == 3 ? packed_stack : packed;
+    size = std::max(size, activation_bytes(activation_kind(weight.dtype, activations), n_cols, k));
+    if (with_ids) packed = std::max(packed, activation_bytes(activation_kind(weight.dtype, activations), 1, k));
+    if (with_ids) routed = std::max(routed, route_bytes(n_cols, weight.shape[0]));
     scratch_stride_ = std::max<uint64_t>(scratch_stride_, gemm_scratch_bytes(weight.dtype, k, true));
   }
+  stacked.ref = region(static_cast<uint64_t>(packed_stack));
+  route.ref = region(routed);
   scratch_stride_ = aligned(scratch_stride_);
   scratch_ = region(scratch_stride_ * static_cast<uint64_t>(n_threads_));
   for (size_t i = 0; i < kPackSlots; ++i) slots_.push_back({.ref = region(static_cast<uint64_t>(packed))});
@@ -103,6 +112,10 @@ Rows Lowering::rows(ir::ValueId id) const {
 }
 
 Ref Lowering::pack(ir::ValueId x, ActivationKind kind) {
+  // A RESHAPE with the same rows is the same input.
+  if (const ir::ValueId owner = graph.storage_of(x);
+      fuse::is_whole(graph, x, owner) && value(owner).shape.row_elems() == value(x).shape.row_elems())
+    x = owner;
   for (const Slot& slot : slots_)
     if (slot.value == x && slot.kind == kind) return slot.ref;
   Slot& slot = slots_[next_slot_];
@@ -141,11 +154,10 @@ void Lowering::describe(Step& step, std::string_view kernel, std::string_view no
     const ir::OpCost cost = ir::op_row(node.op).cost(types, {result.dtype, result.shape}, node.attrs);
     report.operations += cost.operations;
     report.bytes += cost.bytes;
-    if (id == nodes.front()) continue;
     // What passes from one member to the next never reaches memory: not written, not read again.
-    const ir::Value& passed = value(graph.node(nodes.front()).output);
-    report.bytes -=
-        2.0 * static_cast<double>(dtype_bytes(passed.dtype, static_cast<uint64_t>(passed.shape.n_elements())));
+    if (result.kind == ir::ValueKind::intermediate && !plan_.is_placed(node.output))
+      report.bytes -=
+          2.0 * static_cast<double>(dtype_bytes(result.dtype, static_cast<uint64_t>(result.shape.n_elements())));
   }
   report.what = graph.node(nodes.front()).name;
   if (nodes.size() > 1) report.what += ".." + graph.node(nodes.back()).name;
@@ -182,11 +194,12 @@ const Row* find_row(std::initializer_list<std::span<const Row>> tables, Key Row:
 }
 
 const RuleLowering* rule_lowering(fuse::RuleId rule) {
-  return find_row({matmul_rule_lowerings(), row_rule_lowerings(), attention_rule_lowerings()}, &RuleLowering::rule,
-                  rule);
+  return find_row({matmul_rule_lowerings(), expert_rule_lowerings(), row_rule_lowerings(), attention_rule_lowerings()},
+                  &RuleLowering::rule, rule);
 }
 const OpLowering* op_lowering(ir::Op op) {
-  return find_row({matmul_lowerings(), row_lowerings(), attention_lowerings()}, &OpLowering::op, op);
+  return find_row({matmul_lowerings(), expert_lowerings(), row_lowerings(), attention_lowerings()}, &OpLowering::op,
+                  op);
 }
 }  // namespace
 

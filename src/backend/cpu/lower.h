@@ -59,6 +59,17 @@ class Lowering {
     Ref rows;
   };
   std::vector<RopeUse> rope_tables;
+  // Of products with stacks of matrices (lower_experts.cpp): the columns packed last, and the last tokens sorted by
+  // expert. Each has one region, of which these say what it holds.
+  struct StackedColumns {
+    ir::ValueId x = ir::kNone, ids = ir::kNone;
+    ActivationKind kind = ActivationKind::f32;
+    Ref ref;
+  } stacked;
+  struct RoutedTokens {
+    ir::ValueId ids = ir::kNone;
+    Ref ref;
+  } route;
   // One region per thread for decoding weights.
   const Ref& scratch() const { return scratch_; }
   uint64_t scratch_stride() const { return scratch_stride_; }
@@ -119,6 +130,8 @@ struct RuleLowering {
 // The tables, by file.
 std::span<const OpLowering> matmul_lowerings();
 std::span<const RuleLowering> matmul_rule_lowerings();
+std::span<const OpLowering> expert_lowerings();
+std::span<const RuleLowering> expert_rule_lowerings();
 std::span<const OpLowering> row_lowerings();
 std::span<const RuleLowering> row_rule_lowerings();
 std::span<const OpLowering> attention_lowerings();

@@ -1,13 +1,14 @@
-// MUL_MAT and its epilogues: bias or residual, gate and up with GLU.
-#include <optional>
+// MUL_MAT and its epilogues: post-scale, bias or residual, gate and up with GLU.
+#include "backend/cpu/lower_matmul.h"
 
-#include "backend/cpu/lower.h"
 #include "base/check.h"
 
 namespace tokamak::cpu {
 
-namespace {
 using ir::Attr;
+
+namespace {
+using Nodes = std::span<const ir::NodeId>;
 
 struct MatmulStep : Step {
   const GemmKernel* kernel = nullptr;
@@ -31,60 +32,64 @@ struct MatmulStep : Step {
 
 struct ObserveStep : Step {
   MatmulObserver observer;
-  std::string_view weight;  // lives in the graph
-  Rows x;
+  MatmulInput input;  // without pointers; the name lives in the graph
+  Ref x;
+  Indices ids;  // of MUL_MAT_ID
 
   void run(const RunContext& context, int thread_idx, int) const override {
     if (thread_idx != 0) return;
-    observer(
-        {.weight = weight, .x = context.f32(x.ref), .n_rows = x.n_rows, .k = x.n, .row_stride_elems = x.stride_elems});
+    MatmulInput seen = input;
+    seen.x = context.f32(x);
+    if (ids.n_used > 0) seen.ids = ids.data(context);
+    observer(seen);
   }
 };
+}  // namespace
 
-// To be called before anything of the group is computed: its result may lie where its input was.
-void add_observer(Lowering& l, const ir::Node& node) {
+void add_observer(Lowering& l, const ir::Node& product) {
   if (!l.observer) return;
-  const Rows x = l.rows(node.inputs[1]);
+  const Rows x = l.rows(product.inputs[1]);
+  const ir::Value& weight = l.value(product.inputs[0]);
   ObserveStep& step = l.add<ObserveStep>("observer");
-  step.report.what = node.name + " (input observed)";
+  step.report.what = product.name + " (input observed)";
   step.report.label = "observe";
   step.report.operations = 0;
   step.report.bytes = static_cast<double>(x.total()) * sizeof(float);
   step.observer = l.observer;
-  step.weight = l.value(node.inputs[0]).name;
-  step.x = x;
+  step.input = {.weight = weight.name,
+                .n_rows = x.n_rows,
+                .k = x.n,
+                .row_stride_elems = x.stride_elems,
+                .n_matrices = weight.shape.rank() == 3 ? weight.shape[0] : 1};
+  step.x = x.ref;
   step.reads = {x.ref};
+  if (product.op != ir::Op::mul_mat_id) return;
+  step.ids = indices_of(l, product.inputs[2]);
+  step.input.n_used = step.ids.n_used;
+  step.input.ids_stride_elems = step.ids.stride_elems;
+  step.reads.push_back(step.ids.rows.ref);
 }
 
-std::optional<GemmGlu> glu_kind(const ir::Node& node) {
-  switch (node.attrs.keyword<ir::Glu>(Attr::glu)) {
-    case ir::Glu::reglu:
-      return GemmGlu::reglu;
-    case ir::Glu::geglu:
-      return GemmGlu::geglu;
-    case ir::Glu::swiglu:
-      return GemmGlu::swiglu;
-    case ir::Glu::geglu_quick:
-      return GemmGlu::geglu_quick;
-    case ir::Glu::geglu_erf:
-    case ir::Glu::swiglu_oai:
-      return std::nullopt;  // no kernel: the GLU runs by itself
-  }
-  return std::nullopt;
+std::string_view kernel_note(const GemmKernel& kernel, DType dtype) {
+  if (!has_kernels(dtype)) return "no kernel for this type: rows are decoded to f32 while running";
+  return kernel.isa != best_isa() ? "a slower instruction set than this machine's best" : "";
 }
 
-const std::byte* kernel_form(const CpuWeight& weight) { return weight.packed ? weight.packed : weight.rows; }
+void set_glu(Epilogue& epilogue, const ir::Node& glu) {
+  static_assert(static_cast<int64_t>(GemmGlu::swiglu_oai) == static_cast<int64_t>(ir::Glu::swiglu_oai));
+  epilogue.glu = static_cast<GemmGlu>(glu.attrs.integer(Attr::glu));
+  epilogue.alpha = static_cast<float>(glu.attrs.number(Attr::alpha));
+  epilogue.limit = static_cast<float>(glu.attrs.number(Attr::limit));
+}
+
+namespace {
 
 // The matmul `node` writing `result`, without epilogue.
 MatmulStep& add_matmul(Lowering& l, const ir::Node& node, ir::ValueId result) {
   const CpuWeight& weight = l.weights.at(l.value(node.inputs[0]).name);
   const GemmKernel& kernel = select_gemm_kernel(weight.dtype, l.activations, l.isa);
   const Ref packed = l.pack(node.inputs[1], kernel.activation);
-  const std::string_view note = !has_kernels(weight.dtype)
-                                    ? "no kernel for this type: rows are decoded to f32 while running"
-                                : kernel.isa != best_isa() ? "a slower instruction set than this machine's best"
-                                                           : "";
-  MatmulStep& step = l.add<MatmulStep>(kernel.name, note);
+  MatmulStep& step = l.add<MatmulStep>(kernel.name, kernel_note(kernel, weight.dtype));
   const Rows y = l.rows(result);
   step.kernel = &kernel;
   step.dtype = weight.dtype;
@@ -102,51 +107,93 @@ MatmulStep& add_matmul(Lowering& l, const ir::Node& node, ir::ValueId result) {
   return step;
 }
 
-ir::ValueId addend_of(const ir::Graph& graph, std::span<const ir::NodeId> nodes) {
-  const ir::Node& add = graph.node(nodes[2]);
-  const int other = fuse::other_operand(graph, add, graph.node(nodes[0]).output);
-  CHECK(other >= 0);
-  return add.inputs[static_cast<size_t>(other)];
-}
-void lower_mul_mat(Lowering& l, std::span<const ir::NodeId> nodes) {
+void lower_mul_mat(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
   add_observer(l, node);
+  if (l.value(node.inputs[0]).shape.rank() == 3) return lower_mul_mat_heads(l, node);
   add_matmul(l, node, node.output);
 }
 
-bool supports_mul_mat_add(const ir::Graph& graph, std::span<const ir::NodeId> nodes) {
-  if (nodes[1] != ir::kNone || nodes[2] == ir::kNone) return false;
-  const ir::Value& addend = graph.value(addend_of(graph, nodes));
-  return addend.kind == ir::ValueKind::weight || addend.dtype == DType::f32;
+// The result of a lane before its bias.
+ir::ValueId before_bias(const ir::Graph& graph, const Lane& lane) {
+  return graph.node(lane.scale == ir::kNone ? lane.product : lane.scale).output;
+}
+ir::ValueId other_of(const ir::Graph& graph, ir::NodeId node, ir::ValueId pred) {
+  const int other = fuse::other_operand(graph, graph.node(node), pred);
+  CHECK(other >= 0, node);
+  return graph.node(node).inputs[static_cast<size_t>(other)];
+}
+ir::ValueId factor_of(const ir::Graph& graph, const Lane& lane) {
+  return other_of(graph, lane.scale, graph.node(lane.product).output);
+}
+ir::ValueId addend_of(const ir::Graph& graph, const Lane& lane) {
+  return other_of(graph, lane.bias, before_bias(graph, lane));
 }
 
-void lower_mul_mat_add(Lowering& l, std::span<const ir::NodeId> nodes) {
-  const ir::ValueId addend = addend_of(l.graph, nodes);
-  add_observer(l, l.graph.node(nodes[0]));
-  MatmulStep& step = add_matmul(l, l.graph.node(nodes[0]), l.graph.node(nodes[2]).output);
-  if (l.value(addend).kind == ir::ValueKind::weight) {
-    step.task.epilogue.bias = l.weights.at(l.value(addend).name).values.data();
-    return;
-  }
-  const Rows residual = l.rows(addend);
+bool is_weight(const ir::Graph& graph, ir::ValueId id) { return graph.value(id).kind == ir::ValueKind::weight; }
+
+// One matrix; the vectors are tensors of their own, not parts of one.
+bool supports_lane(const ir::Graph& graph, const Lane& lane) {
+  if (graph.value(graph.node(lane.product).inputs[0]).shape.rank() != 2) return false;
+  if (lane.scale != ir::kNone && !is_weight(graph, factor_of(graph, lane))) return false;
+  if (lane.bias == ir::kNone) return true;
+  const ir::ValueId addend = addend_of(graph, lane);
+  if (is_weight(graph, addend)) return graph.value(addend).shape.rank() == 1;
+  return graph.value(graph.storage_of(addend)).kind == ir::ValueKind::intermediate;
+}
+
+const std::vector<float>& values_of(const Lowering& l, ir::ValueId id) { return l.weights.at(l.value(id).name).values; }
+
+float scale_of(const Lowering& l, const Lane& lane) {
+  return lane.scale == ir::kNone ? 1.0f : values_of(l, factor_of(l.graph, lane)).at(0);
+}
+// Null when there is none, or when it is a residual.
+const float* bias_of(const Lowering& l, const Lane& lane) {
+  if (lane.bias == ir::kNone) return nullptr;
+  const ir::ValueId addend = addend_of(l.graph, lane);
+  return is_weight(l.graph, addend) ? values_of(l, addend).data() : nullptr;
+}
+
+Lane epilogue_lane(Nodes nodes) { return {.product = nodes[0], .scale = nodes[1], .bias = nodes[2]}; }
+Lane up_lane(Nodes nodes) { return {.product = nodes[3], .scale = nodes[4], .bias = nodes[5]}; }
+
+bool supports_mul_mat_epilogue(const ir::Graph& graph, Nodes nodes) {
+  return supports_lane(graph, epilogue_lane(nodes));
+}
+
+void lower_mul_mat_epilogue(Lowering& l, Nodes nodes) {
+  const Lane lane = epilogue_lane(nodes);
+  const ir::Node& product = l.graph.node(lane.product);
+  add_observer(l, product);
+  const ir::NodeId last = lane.bias == ir::kNone ? lane.scale : lane.bias;
+  MatmulStep& step = add_matmul(l, product, l.graph.node(last).output);
+  step.task.epilogue.scale = scale_of(l, lane);
+  step.task.epilogue.bias = bias_of(l, lane);
+  if (lane.bias == ir::kNone || step.task.epilogue.bias != nullptr) return;
+  const Rows residual = l.rows(addend_of(l.graph, lane));
   step.residual = residual.ref;
   step.task.epilogue.residual_stride_elems = residual.stride_elems;
   step.reads.push_back(residual.ref);
 }
 
-bool supports_mul_mat_glu(const ir::Graph& graph, std::span<const ir::NodeId> nodes) {
-  for (size_t i : {1, 2, 4, 5})
-    if (nodes[i] != ir::kNone) return false;
-  return glu_kind(graph.node(nodes[6])).has_value();
+bool supports_mul_mat_glu(const ir::Graph& graph, Nodes nodes) {
+  return supports_lane(graph, epilogue_lane(nodes)) && supports_lane(graph, up_lane(nodes));
 }
 
-void lower_mul_mat_glu(Lowering& l, std::span<const ir::NodeId> nodes) {
-  const ir::Node &gate = l.graph.node(nodes[0]), &up = l.graph.node(nodes[3]), &glu = l.graph.node(nodes[6]);
-  add_observer(l, gate);
-  add_observer(l, up);
-  MatmulStep& step = add_matmul(l, gate, glu.output);
-  step.task.up = kernel_form(l.weights.at(l.value(up.inputs[0]).name));
-  step.task.epilogue.glu = *glu_kind(glu);
+void lower_mul_mat_glu(Lowering& l, Nodes nodes) {
+  const Lane gate = epilogue_lane(nodes), up = up_lane(nodes);
+  const ir::Node &gate_product = l.graph.node(gate.product), &up_product = l.graph.node(up.product);
+  const ir::Node& glu = l.graph.node(nodes[6]);
+  add_observer(l, gate_product);
+  add_observer(l, up_product);
+  MatmulStep& step = add_matmul(l, gate_product, glu.output);
+  step.task.up = kernel_form(l.weights.at(l.value(up_product.inputs[0]).name));
+  Epilogue& epilogue = step.task.epilogue;
+  set_glu(epilogue, glu);
+  epilogue.scale = scale_of(l, gate);
+  epilogue.up_scale = scale_of(l, up);
+  epilogue.bias = bias_of(l, gate);
+  epilogue.up_bias = bias_of(l, up);
 }
 
 }  // namespace
@@ -158,7 +205,7 @@ std::span<const OpLowering> matmul_lowerings() {
 
 std::span<const RuleLowering> matmul_rule_lowerings() {
   static constexpr auto kRows = std::to_array<RuleLowering>({
-      {fuse::RuleId::mul_mat_epilogue, supports_mul_mat_add, lower_mul_mat_add},
+      {fuse::RuleId::mul_mat_epilogue, supports_mul_mat_epilogue, lower_mul_mat_epilogue},
       {fuse::RuleId::mul_mat_glu, supports_mul_mat_glu, lower_mul_mat_glu},
   });
   return kRows;

@@ -17,6 +17,7 @@ struct CpuWeight {
   Shape shape;
   const std::byte* rows = nullptr;    // the file's rows: for GET_ROWS, and for matmul types without a packed form
   const std::byte* packed = nullptr;  // 16-row panels (matmul/formats.h); null when no MUL_MAT reads it
+  uint64_t matrix_bytes = 0;          // packed or rows: from one matrix [n_out, n_in] of a stack to the next
   std::vector<float> values;          // decoded, when an element-wise op reads it
 };
 

@@ -1,5 +1,6 @@
 #include "backend/cpu/matmul_helpers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -168,6 +169,35 @@ Reference reference(const Matrix& m, const std::vector<double>& columns, int64_t
     }
   }
   return r;
+}
+
+double error_bound(ActivationKind kind, int64_t k, double magnitude) {
+  const double steps = kind == ActivationKind::f32 ? static_cast<double>(k) : 3.0 * static_cast<double>(k) / 32;
+  const double n = steps + 8, u = 0x1p-24;
+  return n * u / (1 - n * u) * magnitude + 1e-30;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+GluValue glu_value(GemmGlu kind, double gate, double up, double alpha, double limit) {
+  double z = 0;  // act(gate) = gate * sigmoid(z)
+  if (kind == GemmGlu::reglu) z = gate > 0 ? 1e9 : -1e9;
+  if (kind == GemmGlu::swiglu) z = gate;
+  if (kind == GemmGlu::geglu) z = 2 * std::sqrt(2 / M_PI) * (gate + 0.044715 * gate * gate * gate);
+  if (kind == GemmGlu::geglu_quick) z = 1.702 * gate;
+  if (kind == GemmGlu::swiglu_oai) {
+    gate = std::min(gate, limit);
+    up = std::clamp(up, -limit, limit) + 1;
+    z = alpha * gate;
+  }
+  const bool erf = kind == GemmGlu::geglu_erf;
+  const double y = (erf ? 0.5 * gate * std::erfc(-gate / std::sqrt(2)) : gate / (1 + std::exp(-z))) * up;
+  // e^-z: 3 ulp, and 4 roundings of its argument weigh |z| each; below e^-87 it is clamped (absolute term). erf: 40 u
+  // (math_template.h). The rest are single roundings.
+  const double u = 0x1p-24, relative = erf ? 44 : 12 + 4 * std::min(88.0, std::abs(z));
+  return {y, std::abs(y) * relative * u + std::abs(gate * up) * 1e-37};
 }
 
 std::vector<GemmKernel> runnable_kernels() {

@@ -58,6 +58,19 @@ struct Reference {
 };
 Reference reference(const Matrix& m, const std::vector<double>& columns, int64_t n_cols);
 
+// |computed - exact| <= n u / (1 - n u) * sum of magnitudes (Higham 2002, 3.1), u = 2^-24. n: f32 roundings that one
+// term passes through: its group's conversion, scale products and fma (8), then up to three per later group.
+double error_bound(ActivationKind kind, int64_t k, double magnitude);
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b);
+
+inline constexpr GemmGlu kGemmGlus[] = {GemmGlu::reglu,     GemmGlu::geglu,       GemmGlu::swiglu,
+                                        GemmGlu::geglu_erf, GemmGlu::geglu_quick, GemmGlu::swiglu_oai};
+// The gated activation in f64, and how far a kernel may be from it.
+struct GluValue {
+  double y, bound;
+};
+GluValue glu_value(GemmGlu kind, double gate, double up, double alpha, double limit);
+
 // Kernel rows this machine can run; prints the ones it cannot.
 std::vector<GemmKernel> runnable_kernels();
 

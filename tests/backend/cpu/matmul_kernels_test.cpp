@@ -17,22 +17,10 @@ std::vector<int64_t> some_k(DType dtype) {
   return {dtype_row(dtype).block_elems, 96 * (dtype_row(dtype).block_elems / 32), 576};
 }
 
-// |computed - exact| <= n u / (1 - n u) * sum of magnitudes (Higham 2002, 3.1), u = 2^-24. n: f32 roundings that one
-// term passes through: its group's conversion, scale products and fma (8), then up to three per later group.
-double error_bound(ActivationKind kind, int64_t k, double magnitude) {
-  const double steps = kind == ActivationKind::f32 ? static_cast<double>(k) : 3.0 * static_cast<double>(k) / 32;
-  const double n = steps + 8, u = 0x1p-24;
-  return n * u / (1 - n * u) * magnitude + 1e-30;
-}
-
 void expect_close(const std::vector<float>& y, const Reference& r, const Matrix& m, ActivationKind kind) {
   for (size_t i = 0; i < y.size(); ++i)
     ASSERT_LE(std::abs(double{y[i]} - r.y[i]), error_bound(kind, m.k, r.magnitude[i]))
         << "element " << i << " is " << y[i] << ", exact " << r.y[i];
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 class MatmulKernels : public testing::TestWithParam<GemmKernel> {};
@@ -131,7 +119,8 @@ TEST_P(MatmulKernels, PanelRangesWriteOnlyTheirRows) {
   }
 }
 
-// y = scale * sum + bias + residual with the residual in place, and act(gate) * up: all equal scalar, bit for bit.
+// Columns written in another order, y = scale * sum + bias + residual with the residual in place, and act(gate) * up:
+// all equal scalar, bit for bit.
 TEST_P(MatmulKernels, EpiloguesEqualScalar) {
   const DType dtype = GetParam().dtype;
   const GemmKernel& scalar = select_gemm_kernel(dtype, GetParam().activation, Isa::scalar);
@@ -141,9 +130,10 @@ TEST_P(MatmulKernels, EpiloguesEqualScalar) {
   const AlignedBytes columns =
       pack_columns(GetParam().activation, Isa::scalar, random_floats(static_cast<size_t>(n_cols * k), 37), n_cols, k);
   const std::vector<float> bias = random_floats(n_rows, 1), up_bias = random_floats(n_rows, 2);
+  const std::vector<int32_t> y_cols = {4, 0, 8, 1, 7, 2, 6, 3, 5};
   AlignedBytes scratch(gemm_scratch_bytes(dtype, k, true));
   for (bool with_up : {false, true})
-    for (GemmGlu glu : {GemmGlu::reglu, GemmGlu::swiglu, GemmGlu::geglu, GemmGlu::geglu_quick}) {
+    for (GemmGlu glu : kGemmGlus) {
       std::vector<float> y[2];
       for (int i = 0; i < 2; ++i) {
         y[i] = random_floats(static_cast<size_t>(n_cols * n_rows), 41);
@@ -153,7 +143,9 @@ TEST_P(MatmulKernels, EpiloguesEqualScalar) {
                                 .residual_stride_elems = n_rows,
                                 .glu = glu,
                                 .up_scale = 3.0f,
-                                .up_bias = up_bias.data()};
+                                .up_bias = up_bias.data(),
+                                .alpha = 1.702f,
+                                .limit = 7.0f};
         gemm(i == 0 ? GetParam() : scalar, dtype,
              {.weights = gate_weights.data(),
               .up = with_up ? up_weights.data() : nullptr,
@@ -166,6 +158,7 @@ TEST_P(MatmulKernels, EpiloguesEqualScalar) {
               .epilogue = epilogue,
               .y = y[i].data(),
               .y_stride_elems = n_rows,
+              .y_cols = y_cols.data(),
               .scratch = scratch.data()});
       }
       ASSERT_TRUE(same_bits(y[0], y[1]));
@@ -247,7 +240,8 @@ TEST(MatmulEpilogue, AddsScaleBiasAndResidual) {
   for (size_t i = 0; i < 5; ++i) EXPECT_EQ(y[i], 2.0f * plain[i] + bias[i] + residual[i]);
 }
 
-// act(gate) * up against the formulas in f64. gate = x and up = 1: y is the activation itself.
+// act(gate) * up against the formulas in f64. gate = x and up = 1: y is the activation itself (twice it for
+// swiglu_oai, were up not cut).
 TEST(MatmulEpilogue, ActivationsFollowTheirFormulas) {
   const int64_t n = 4001;
   std::vector<float> x(n);
@@ -259,20 +253,7 @@ TEST(MatmulEpilogue, ActivationsFollowTheirFormulas) {
   const Matrix zero{DType::f32, 1, 1, std::vector<std::byte>(4)};
   const AlignedBytes gate = pack(one), up = pack(zero),
                      columns = pack_columns(ActivationKind::f32, Isa::scalar, x, n, 1);
-  const auto sigmoid_argument = [](GemmGlu kind, double v) {
-    switch (kind) {
-      case GemmGlu::reglu:
-        return v > 0 ? 1e9 : -1e9;
-      case GemmGlu::swiglu:
-        return v;
-      case GemmGlu::geglu:
-        return 2 * std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
-      case GemmGlu::geglu_quick:
-        return 1.702 * v;
-    }
-    return 0.0;
-  };
-  for (GemmGlu kind : {GemmGlu::reglu, GemmGlu::swiglu, GemmGlu::geglu, GemmGlu::geglu_quick}) {
+  for (GemmGlu kind : kGemmGlus) {
     std::vector<float> y(n);
     gemm(select_gemm_kernel(DType::f32, ActivationKind::int16, best_isa()), DType::f32,
          {.weights = gate.data(),
@@ -282,14 +263,12 @@ TEST(MatmulEpilogue, ActivationsFollowTheirFormulas) {
           .n_cols = n,
           .k = 1,
           .panel_end = 1,
-          .epilogue = {.glu = kind, .up_bias = &f1},
+          .epilogue = {.glu = kind, .up_bias = &f1, .alpha = 1.5f, .limit = 0.75f},
           .y = y.data(),
           .y_stride_elems = 1});
     for (size_t i = 0; i < y.size(); ++i) {
-      const double v = double{x[i]}, z = sigmoid_argument(kind, v), e = v / (1 + std::exp(-z));
-      // e^-z: 3 ulp, and 4 roundings of its argument weigh |z| each; below e^-88 it is clamped (absolute term)
-      const double bound = std::abs(e) * (8 + 4 * std::min(88.0, std::abs(z))) * 0x1p-24 + std::abs(v) * 1e-37;
-      ASSERT_LE(std::abs(double{y[i]} - e), bound) << "kind " << static_cast<int>(kind) << " x " << x[i];
+      const GluValue exact = glu_value(kind, double{x[i]}, 1, 1.5, 0.75);
+      ASSERT_LE(std::abs(double{y[i]} - exact.y), exact.bound) << "kind " << static_cast<int>(kind) << " x " << x[i];
     }
   }
 }

@@ -90,7 +90,7 @@ void pack_groups(const PackActivationsTask& t) {
   const float zeros[kGroupElems] = {};
   for (int64_t col = t.col_begin; col < t.col_end; ++col) {
     const ColumnPlace place(t, kKind, col);
-    const float* x = t.x + col * t.x_stride_elems;
+    const float* x = t.x + (t.x_rows == nullptr ? col : t.x_rows[col]) * t.x_stride_elems;
     for (int64_t g = 0; g < n_groups; ++g)
       quantize_group<V, kKind>(g * kGroupElems < t.k ? x + g * kGroupElems : zeros,
                                place.panel + g * kFormat.group_bytes_per_col * place.n_cols, place.n_cols, place.index);

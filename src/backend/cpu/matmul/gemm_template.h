@@ -63,6 +63,15 @@ inline typename V::F scale_and_bias(const float* sums, float scale, const float*
   return bias == nullptr ? x : V::add(x, load_rows<V>(bias, n));
 }
 
+// act(gate) * up
+template <class V>
+inline typename V::F gated(const Epilogue& e, const typename V::F& gate, const typename V::F& up) {
+  if (e.glu != GemmGlu::swiglu_oai) return V::mul(glu_activation<V>(e.glu, gate), up);
+  const auto limit = V::set1(e.limit), g = V::min(limit, gate);
+  const auto u = V::max(V::sub(V::zero(), limit), V::min(limit, up));
+  return V::mul(times_sigmoid<V>(g, V::mul(V::set1(e.alpha), g)), V::add(u, V::set1(1.0f)));
+}
+
 // y of one panel (rows from `row` on) and n_cols columns from `col` on.
 template <class V>
 inline void finish_tile(const GemmTask& t, int64_t row, int64_t col, int64_t n_cols, const float* sums,
@@ -70,14 +79,15 @@ inline void finish_tile(const GemmTask& t, int64_t row, int64_t col, int64_t n_c
   const Epilogue& e = t.epilogue;
   const int64_t n = t.n_rows - row < kPanelRows ? t.n_rows - row : kPanelRows;
   for (int64_t c = 0; c < n_cols; ++c) {
+    const int64_t y_col = t.y_cols == nullptr ? col + c : t.y_cols[col + c];
     auto x = scale_and_bias<V>(sums + 16 * c, e.scale, e.bias == nullptr ? nullptr : e.bias + row, n);
     if (t.up != nullptr) {
       const auto up =
           scale_and_bias<V>(up_sums + 16 * c, e.up_scale, e.up_bias == nullptr ? nullptr : e.up_bias + row, n);
-      x = V::mul(glu_activation<V>(e.glu, x), up);
+      x = gated<V>(e, x, up);
     }
-    if (e.residual != nullptr) x = V::add(x, load_rows<V>(e.residual + (col + c) * e.residual_stride_elems + row, n));
-    store_rows<V>(t.y + (col + c) * t.y_stride_elems + row, n, x);
+    if (e.residual != nullptr) x = V::add(x, load_rows<V>(e.residual + y_col * e.residual_stride_elems + row, n));
+    store_rows<V>(t.y + y_col * t.y_stride_elems + row, n, x);
   }
 }
 

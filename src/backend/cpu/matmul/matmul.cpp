@@ -20,7 +20,7 @@ void pack_f32_activations(const PackActivationsTask& t) {
   for (int64_t col = t.col_begin; col < t.col_end; ++col) {
     const int64_t first = col / kPanelCols * kPanelCols, n_cols = std::min<int64_t>(kPanelCols, t.n_cols - first);
     float* out = reinterpret_cast<float*>(t.out) + first * t.k + (col - first);
-    const float* x = t.x + col * t.x_stride_elems;
+    const float* x = t.x + (t.x_rows == nullptr ? col : t.x_rows[col]) * t.x_stride_elems;
     if (n_cols == 1) {
       std::memcpy(out, x, static_cast<size_t>(t.k) * sizeof(float));
     } else {

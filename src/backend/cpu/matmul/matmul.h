@@ -23,8 +23,9 @@ namespace tokamak::cpu {
 // ---- Activations ----
 
 // x[col, k] -> packed columns; see formats.h for the layouts.
-//   x    f32 [n_cols, k], rows x_stride_elems apart
-//   out  activation_bytes(kind, n_cols, k) bytes, 64-byte aligned; must not overlap x
+//   x       f32 rows of k, x_stride_elems apart
+//   x_rows  column col is row x_rows[col] of x; null: row col
+//   out     activation_bytes(kind, n_cols, k) bytes, 16-byte aligned; must not overlap x
 // Only columns [col_begin, col_end) are written: threads take disjoint ranges, any boundaries.
 struct PackActivationsTask {
   const float* x = nullptr;
@@ -32,6 +33,7 @@ struct PackActivationsTask {
   int64_t n_cols = 0, k = 0;
   int64_t col_begin = 0, col_end = 0;
   std::byte* out = nullptr;
+  const int32_t* x_rows = nullptr;
 };
 
 // Integer kinds: per group of 32 d = max|x| / m, code = round-to-nearest-even(x * (m / max|x|)) with m = max_code of
@@ -42,7 +44,8 @@ void pack_activations(ActivationKind kind, Isa isa, const PackActivationsTask& t
 // ---- Multiplication ----
 
 // act(gate) * up. The activation is a polynomial with one fma sequence for all instruction sets (math_template.h).
-enum class GemmGlu : uint8_t { reglu, swiglu, geglu, geglu_quick };
+// swiglu_oai: (clamp(up, -limit, limit) + 1) * g * sigmoid(alpha * g), g = min(gate, limit).
+enum class GemmGlu : uint8_t { reglu, geglu, swiglu, geglu_erf, geglu_quick, swiglu_oai };  // order as in ir::Glu
 
 struct Epilogue {
   float scale = 1.0f;               // y = scale * sum (+ bias) (+ residual)
@@ -53,6 +56,7 @@ struct Epilogue {
       GemmGlu::swiglu;  // used when GemmTask::up is set: y = act(scale * gate + bias) * (up_scale * up + up_bias)
   float up_scale = 1.0f;
   const float* up_bias = nullptr;
+  float alpha = 0, limit = 0;  // of swiglu_oai
 };
 
 struct GemmTask {
@@ -62,9 +66,10 @@ struct GemmTask {
   int64_t n_rows = 0, n_cols = 0, k = 0;
   int64_t panel_begin = 0, panel_end = 0;  // 16-row panels to compute; [0, n_panels(n_rows)) is everything
   Epilogue epilogue;
-  float* y = nullptr;  // f32 [n_cols, n_rows], rows y_stride_elems apart; only rows of the panels are written
+  float* y = nullptr;  // f32 [n_cols, n_rows], columns y_stride_elems apart; only rows of the panels are written
   int64_t y_stride_elems = 0;
-  std::byte* scratch = nullptr;  // gemm_scratch_bytes() bytes per calling thread, 64-byte aligned
+  const int32_t* y_cols = nullptr;  // column c is column y_cols[c] of y and of the residual; null: column c
+  std::byte* scratch = nullptr;     // gemm_scratch_bytes() bytes per calling thread, 64-byte aligned
 };
 
 using GemmFunction = void (*)(const GemmTask&);
