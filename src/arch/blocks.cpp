@@ -4,88 +4,80 @@
 
 namespace tokamak::arch {
 
-namespace {
-// Projection to heads, [n_tokens, n_head, head_dim], normed per head where the file has weights for it, then rotated.
-ir::ValueId heads(Recipe& r, int64_t layer_idx, ir::ValueId projected, std::string_view which, int64_t n_head,
-                  int64_t head_dim) {
-  const LayerHparams& layer = r.hp.layers[static_cast<size_t>(layer_idx)];
-  const std::string name = block_name(layer_idx, "attn_" + std::string(which));
-  ir::ValueId x = r.b.reshape(projected, {r.shape.n_tokens, n_head, head_dim}, name + "_heads");
-  if (r.has(name + "_norm.weight")) x = rms_norm(r, x, name + "_norm");
-  if (!layer.use_rope || layer.rope.n_rot == 0) return x;
-  std::optional<ir::ValueId> factors;
-  if (r.has("rope_freqs.weight")) factors = r.weight("rope_freqs.weight", {layer.rope.n_rot / 2});
-  return r.b.rope(x, r.positions, layer.rope, factors, name + "_rope");
+using ir::ValueId;
+
+ValueId embed(Recipe& r) {
+  const ValueId table = r.weight("token_embd.weight", {r.hp.n_vocab, r.hp.n_embd});
+  ValueId x = r.b.get_rows(table, r.tokens, "embedding");
+  if (r.hp.embedding_scale != 1) x = r.b.scale(x, r.hp.embedding_scale, 0, "embedding_scaled");
+  if (!r.has("position_embd.weight")) return x;
+  const ValueId positions = r.weight("position_embd.weight", {r.hp.n_ctx_train, r.hp.n_embd});
+  return r.b.add(x, r.b.get_rows(positions, r.positions, "position_embedding"), "embedding_positioned");
 }
 
+ValueId norm(Recipe& r, ValueId x, const std::string& name) {
+  const Shape shape = r.b.shape_of(x);
+  const auto in_file = r.shape_of(name + ".weight");
+  const bool per_head = in_file && in_file->rank() == 2 && shape.rank() == 3;
+  const ValueId weight = r.weight(name + ".weight", per_head ? Shape{shape[1], shape[2]} : Shape{shape.row_elems()});
+  const bool is_rms = r.hp.family->norm == NormKind::rms;
+  const ValueId normed = is_rms ? r.b.rms_norm(x, r.hp.norm_eps, name) : r.b.norm(x, r.hp.norm_eps, name);
+  const ValueId weighted = r.b.mul(normed, weight, name + "_weighted");
+  if (!r.has(name + ".bias")) return weighted;
+  return r.b.add(weighted, r.weight(name + ".bias", {shape.row_elems()}), name + "_biased");
+}
+
+ValueId linear(Recipe& r, ValueId x, const std::string& name, const LinearRows& rows, const std::string& what) {
+  const bool all = rows.end < 0;
+  const int64_t end = all ? rows.n_out : rows.end;
+  const std::string& label = what.empty() ? name : what;
+  const Shape whole{rows.n_out, r.b.shape_of(x).row_elems()};
+  const ValueId weight =
+      all ? r.weight(name + ".weight", whole) : r.weight_rows(name + ".weight", whole, rows.begin, end);
+  ValueId y = r.b.mul_mat(weight, x, label);
+  if (r.has(name + ".scale")) y = r.b.mul(y, r.weight(name + ".scale", {1}), label + "_scaled");
+  if (!r.has(name + ".bias")) return y;
+  const ValueId bias =
+      all ? r.weight(name + ".bias", {rows.n_out}) : r.weight_rows(name + ".bias", {rows.n_out}, rows.begin, end);
+  return r.b.add(y, bias, label + "_biased");
+}
+
+ValueId rotate(Recipe& r, int64_t layer_idx, ValueId x, const std::string& name) {
+  const LayerHparams& layer = r.hp.layers[static_cast<size_t>(layer_idx)];
+  if (!layer.use_rope || layer.rope.n_rot == 0) return x;
+  const bool is_long = r.hp.n_ctx_long > 0 && r.shape.n_ctx > r.hp.n_ctx_long;
+  std::optional<ValueId> factors;
+  for (const char* tensor : {"rope_freqs.weight", is_long ? "rope_factors_long.weight" : "rope_factors_short.weight"})
+    if (!factors && r.has(tensor)) factors = r.weight(tensor, {layer.rope.n_rot / 2});
+  return r.b.rope(x, r.positions, layer.rope, factors, name);
+}
+
+ValueId grow_with_position(Recipe& r, int64_t layer_idx, ValueId x, const std::string& name) {
+  if (!r.hp.layers[static_cast<size_t>(layer_idx)].use_temp) return x;
+  return r.b.attn_temp(x, r.positions, r.hp.temp, name);
+}
+
+ValueId kv_state(Recipe& r, int64_t layer_idx, ir::StateRole role, int64_t head_dim) {
+  const int64_t n_head_kv = r.hp.layers[static_cast<size_t>(layer_idx)].n_head_kv;
+  return r.b.state(role, static_cast<int32_t>(layer_idx), r.shape.kv_type, {r.shape.n_slots, n_head_kv, head_dim});
+}
+
+namespace {
 bool is_last(const Recipe& r, int64_t layer_idx) { return layer_idx + 1 == r.hp.n_layer; }
 }  // namespace
 
-ir::ValueId embed(Recipe& r) {
-  const ir::ValueId table = r.weight("token_embd.weight", {r.hp.n_vocab, r.hp.n_embd});
-  const ir::ValueId x = r.b.get_rows(table, r.tokens, "embedding");
-  return r.hp.embedding_scale == 1 ? x : r.b.scale(x, r.hp.embedding_scale, 0, "embedding_scaled");
-}
-
-ir::ValueId rms_norm(Recipe& r, ir::ValueId x, const std::string& name) {
-  const ir::ValueId weight = r.weight(name + ".weight", {r.b.shape_of(x).row_elems()});
-  return r.b.mul(r.b.rms_norm(x, r.hp.norm_eps, name), weight, name + "_weighted");
-}
-
-ir::ValueId linear(Recipe& r, ir::ValueId x, const std::string& name, int64_t n_out) {
-  ir::ValueId y = r.b.mul_mat(r.weight(name + ".weight", {n_out, r.b.shape_of(x).row_elems()}), x, name);
-  if (const auto factor = r.scalar(name + ".scale")) y = r.b.scale(y, *factor, 0, name + "_scaled");
-  if (r.has(name + ".bias")) y = r.b.add(y, r.weight(name + ".bias", {n_out}), name + "_biased");
-  return y;
-}
-
-std::optional<ir::ValueId> attention(Recipe& r, int64_t layer_idx, ir::ValueId x) {
-  const LayerHparams& layer = r.hp.layers[static_cast<size_t>(layer_idx)];
-  const bool only_cache = r.shape.n_outputs == 0 && is_last(r, layer_idx);
-  const int64_t dk = r.hp.head_dim_k, dv = r.hp.head_dim_v;
-  const auto project = [&](std::string_view which, int64_t n_out) {
-    return linear(r, x, block_name(layer_idx, which), n_out);
-  };
-  const ir::ValueId q_projected = only_cache ? ir::kNone : project("attn_q", layer.n_head * dk);
-  const ir::ValueId k_projected = project("attn_k", layer.n_head_kv * dk);
-  const ir::ValueId v_projected = project("attn_v", layer.n_head_kv * dv);
-
-  const auto cache = [&](ir::StateRole role, int64_t head_dim) {
-    return r.b.state(role, static_cast<int32_t>(layer_idx), r.shape.kv_type,
-                     {r.shape.n_slots, layer.n_head_kv, head_dim});
-  };
-  const ir::ValueId q = only_cache ? ir::kNone : heads(r, layer_idx, q_projected, "q", layer.n_head, dk);
-  const ir::ValueId k =
-      r.b.set_rows(cache(ir::StateRole::kv_k, dk), heads(r, layer_idx, k_projected, "k", layer.n_head_kv, dk), r.slots,
-                   block_name(layer_idx, "k_cache"));
-  const ir::ValueId v_rows =
-      r.b.reshape(v_projected, {r.shape.n_tokens, layer.n_head_kv, dv}, block_name(layer_idx, "attn_v_heads"));
-  const ir::ValueId v = r.b.set_rows(cache(ir::StateRole::kv_v, dv), v_rows, r.slots, block_name(layer_idx, "v_cache"));
-  if (only_cache) return std::nullopt;
-  const ir::AttentionParams params{
-      .scale = r.hp.attention_scale, .softcap = r.hp.attention_softcap, .window = layer.window};
-  const ir::ValueId mixed =
-      r.b.flash_attn_ext(q, k, v, r.positions, r.seq_ids, params, std::nullopt, block_name(layer_idx, "attn"));
-  return r.b.reshape(mixed, {r.shape.n_tokens, layer.n_head * dv}, block_name(layer_idx, "attn_mixed"));
-}
-
-ir::ValueId feed_forward(Recipe& r, int64_t layer_idx, ir::ValueId x) {
-  const int64_t n_ff = r.hp.layers[static_cast<size_t>(layer_idx)].n_ff;
-  const ir::ValueId gate = linear(r, x, block_name(layer_idx, "ffn_gate"), n_ff);
-  const ir::ValueId up = linear(r, x, block_name(layer_idx, "ffn_up"), n_ff);
-  const ir::ValueId mixed = r.b.glu(gate, up, r.hp.family->glu, block_name(layer_idx, "ffn_glu"));
-  return linear(r, mixed, block_name(layer_idx, "ffn_down"), r.hp.n_embd);
-}
-
-ir::ValueId keep_output_rows(Recipe& r, int64_t layer_idx, ir::ValueId x, std::string_view name) {
+ValueId keep_output_rows(Recipe& r, int64_t layer_idx, ValueId x, std::string_view name) {
   if (!is_last(r, layer_idx) || r.out_rows == ir::kNone) return x;
   return r.b.get_rows(x, r.out_rows, name);
 }
 
-void head(Recipe& r, ir::ValueId x) {
-  x = rms_norm(r, x, "output_norm");
+bool only_updates_state(const Recipe& r, int64_t layer_idx) { return r.shape.n_outputs == 0 && is_last(r, layer_idx); }
+
+void head(Recipe& r, ValueId x) {
+  x = norm(r, x, "output_norm");
   const std::string name = r.has("output.weight") ? "output" : "token_embd";
-  ir::ValueId logits = linear(r, x, name, r.hp.n_vocab);
+  ValueId logits = linear(r, x, name, r.hp.n_vocab);
+  if (r.hp.logit_scale != 1) logits = r.b.scale(logits, r.hp.logit_scale, 0, "logits_rescaled");
   if (const double cap = r.hp.logit_softcap; cap != 0)
     logits = r.b.scale(r.b.unary(r.b.scale(logits, 1 / cap, 0, "logits_scaled"), ir::Unary::tanh, "logits_tanh"), cap,
                        0, "logits_capped");

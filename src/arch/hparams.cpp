@@ -6,98 +6,14 @@
 #include <fmt/format.h>
 
 #include "arch/architectures.h"
+#include "arch/hparams_parts.h"
 
 namespace tokamak::arch {
 
 namespace {
 
-// Keys of the file's architecture.
-class Keys {
- public:
-  Keys(const GgufFile& file, std::string_view arch) : file_(file), prefix_(std::string(arch) + ".") {}
-
-  std::string key(std::string_view suffix) const { return prefix_ + std::string(suffix); }
-  bool has(std::string_view suffix) const { return file_.has(key(suffix)); }
-  Result<int64_t> size(std::string_view suffix, int64_t max) const { return file_.get_i64(key(suffix), 1, max); }
-  Result<int64_t> size_or(std::string_view suffix, int64_t fallback, int64_t max) const {
-    return file_.get_i64_or(key(suffix), fallback, 1, max);
-  }
-  Result<int64_t> count_or(std::string_view suffix, int64_t fallback, int64_t max) const {
-    return file_.get_i64_or(key(suffix), fallback, 0, max);
-  }
-  Result<double> number(std::string_view suffix, double min, double max) const {
-    return file_.get_f64(key(suffix), min, max);
-  }
-  Result<double> number_or(std::string_view suffix, double fallback, double min, double max) const {
-    return file_.get_f64_or(key(suffix), fallback, min, max);
-  }
-  Result<std::string_view> text_or(std::string_view suffix, std::string_view fallback) const {
-    return file_.get_string_or(key(suffix), fallback);
-  }
-
-  // A number for all layers, or one per layer.
-  Result<std::vector<int64_t>> per_layer(std::string_view suffix, std::vector<int64_t> fallback, int64_t n_layer,
-                                         int64_t max) const {
-    std::vector<int64_t> values = TRY(file_.get_ints_or(key(suffix), std::move(fallback)));
-    const auto n = static_cast<size_t>(n_layer);
-    if (values.size() == 1) values.resize(n, values[0]);
-    if (values.size() != n)
-      return Error{.code = ErrorCode::bad_metadata,
-                   .what = fmt::format("{} values for {} layers", values.size(), n_layer),
-                   .where = key(suffix)};
-    for (int64_t value : values)
-      if (value < 1 || value > max)
-        return Error{.code = ErrorCode::bad_metadata,
-                     .what = fmt::format("{} is outside 1..{}", value, max),
-                     .where = key(suffix)};
-    return values;
-  }
-
- private:
-  const GgufFile& file_;
-  std::string prefix_;
-};
-
-// architectures.md 3.2. llama3 scaling is a tensor (rope_freqs.weight), not a key.
-Result<void> read_rope_scaling(const Keys& keys, ir::RopeParams& rope, int64_t n_ctx_train) {
-  const std::string_view kind =
-      TRY(keys.text_or("rope.scaling.type", keys.has("rope.scale_linear") ? "linear" : "none"));
-  if (kind == "none") return {};
-  if (kind != "linear" && kind != "yarn")
-    return Error{.code = ErrorCode::unsupported,
-                 .what = fmt::format("rope scaling '{}' is not supported yet", kind),
-                 .where = keys.key("rope.scaling.type"),
-                 .hint = "none, linear, yarn and llama3 factors are"};
-  const double legacy = TRY(keys.number_or("rope.scale_linear", 1, 1e-6, 1e6));
-  const double factor = TRY(keys.number_or("rope.scaling.factor", legacy, 1e-6, 1e6));
-  rope.freq_scale = 1 / factor;
-  if (kind == "linear") return {};
-  rope.ext_factor = TRY(keys.number_or("rope.scaling.yarn_ext_factor", 1, 0, 1));
-  rope.beta_fast = TRY(keys.number_or("rope.scaling.yarn_beta_fast", 32, 1e-3, 1e6));
-  rope.beta_slow = TRY(keys.number_or("rope.scaling.yarn_beta_slow", 1, 1e-3, 1e6));
-  rope.n_ctx_orig = TRY(keys.size_or("rope.scaling.original_context_length", n_ctx_train, kMaxContext));
-  const double attn_factor = TRY(keys.number_or("rope.scaling.attn_factor", 1, 1e-6, 1e6));
-  rope.attn_factor = attn_factor * (factor > 1 ? 1 + 0.1 * std::log(factor) : 1);
-  return {};
-}
-
-Result<ir::RopeParams> read_rope(const Keys& keys, const Hparams& hp) {
-  ir::RopeParams rope{.pairing = hp.family->pairing};
-  rope.n_rot = TRY(keys.count_or("rope.dimension_count", hp.head_dim_k, hp.head_dim_k));
-  if (rope.n_rot % 2 != 0)
-    return Error{.code = ErrorCode::bad_metadata,
-                 .what = fmt::format("{} rotated dimensions cannot be paired", rope.n_rot),
-                 .where = keys.key("rope.dimension_count")};
-  rope.theta = TRY(keys.number_or("rope.freq_base", 10000, 1.0 + 1e-9, 1e12));
-  TRY(read_rope_scaling(keys, rope, hp.n_ctx_train));
-  return rope;
-}
-
-Result<void> read_layers(const Keys& keys, Hparams& hp) {
-  const auto n_head = TRY(keys.per_layer("attention.head_count", {}, hp.n_layer, kMaxHeads));
-  const auto n_head_kv = TRY(keys.per_layer("attention.head_count_kv", n_head, hp.n_layer, kMaxHeads));
-  const auto n_ff = TRY(keys.per_layer("feed_forward_length", {}, hp.n_layer, kMaxWidth));
-  const int64_t head_dim = hp.n_embd / n_head[0];
+Result<void> read_head_dims(const Keys& keys, Hparams& hp, int64_t n_head) {
+  const int64_t head_dim = hp.n_embd / n_head;
   hp.head_dim_k = TRY(keys.size_or("attention.key_length", head_dim, kMaxWidth));
   hp.head_dim_v = TRY(keys.size_or("attention.value_length", head_dim, kMaxWidth));
   for (const auto& [n, name] : {std::pair(hp.head_dim_k, "key_length"), {hp.head_dim_v, "value_length"}})
@@ -106,14 +22,24 @@ Result<void> read_layers(const Keys& keys, Hparams& hp) {
                    .what = fmt::format("attention heads of {} dimensions", n),
                    .where = keys.key(std::string("attention.") + name),
                    .hint = fmt::format("heads have 1 to {}", kMaxHeadDim)};
-  const ir::RopeParams rope = TRY(read_rope(keys, hp));
+  return {};
+}
+
+Result<void> read_layers(const Keys& keys, Hparams& hp) {
+  const auto n_head = TRY(keys.per_layer("attention.head_count", {}, hp.n_layer, 1, kMaxHeads));
+  const auto n_head_kv = TRY(keys.per_layer("attention.head_count_kv", n_head, hp.n_layer, 1, kMaxHeads));
+  const bool has_experts = keys.has("expert_count");  // then a dense width may be missing or 0
+  const auto n_ff =
+      TRY(keys.per_layer("feed_forward_length", has_experts ? std::vector<int64_t>{0} : std::vector<int64_t>{},
+                         hp.n_layer, has_experts ? 0 : 1, kMaxWidth));
+  TRY(read_head_dims(keys, hp, n_head[0]));
   for (size_t i = 0; i < n_head.size(); ++i) {
     if (n_head[i] % n_head_kv[i] != 0)
       return Error{
           .code = ErrorCode::bad_metadata,
           .what = fmt::format("{} query heads cannot share {} key-value heads evenly", n_head[i], n_head_kv[i]),
           .where = keys.key("attention.head_count_kv")};
-    hp.layers.push_back({.n_head = n_head[i], .n_head_kv = n_head_kv[i], .n_ff = n_ff[i], .rope = rope});
+    hp.layers.push_back({.n_head = n_head[i], .n_head_kv = n_head_kv[i], .n_ff = n_ff[i]});
   }
   return {};
 }
@@ -141,6 +67,22 @@ Result<const ArchitectureRow*> find_family(const GgufFile& file) {
                .hint = "supported: " + known};
 }
 
+Result<void> read_scales(const Keys& keys, Hparams& hp) {
+  hp.embedding_scale = TRY(keys.number_or("embedding_scale", 1, -1e9, 1e9));
+  hp.residual_scale = TRY(keys.number_or("residual_scale", 1, -1e9, 1e9));
+  hp.logit_scale = TRY(keys.number_or("logit_scale", 1, -1e9, 1e9));
+  // Some converters write 0 for "none".
+  for (double* scale : {&hp.embedding_scale, &hp.residual_scale, &hp.logit_scale})
+    if (*scale == 0) *scale = 1;
+  if (hp.family->divide_logits) hp.logit_scale = 1 / hp.logit_scale;
+  const int64_t scored = hp.family->mla ? hp.mla.n_nope + hp.head_dim_k - hp.mla.kv_lora_rank : hp.head_dim_k;
+  hp.attention_scale = TRY(keys.number_or("attention.scale", 0, 0, 1e6));
+  if (hp.attention_scale == 0) hp.attention_scale = 1 / std::sqrt(static_cast<double>(scored));
+  hp.attention_softcap = TRY(keys.number_or("attn_logit_softcapping", 0, 0, 1e9));
+  hp.logit_softcap = TRY(keys.number_or("final_logit_softcapping", 0, 0, 1e9));
+  return {};
+}
+
 }  // namespace
 
 Result<std::string> arch_key(const GgufFile& file, std::string_view suffix) {
@@ -149,21 +91,23 @@ Result<std::string> arch_key(const GgufFile& file, std::string_view suffix) {
 
 Result<Hparams> read_hparams(const GgufFile& file) {
   Hparams hp{.family = TRY(find_family(file))};
-  const Keys keys(file, hp.family->name);
-  hp.n_layer = TRY(keys.size("block_count", kMaxLayers));
+  const Keys sizes(file, hp.family->name);
+  const int64_t n_blocks = TRY(sizes.size("block_count", kMaxLayers));
+  const int64_t n_extra = TRY(sizes.count_or("nextn_predict_layers", 0, n_blocks - 1));
+  const Keys keys(file, hp.family->name, n_extra);
+  hp.n_layer = n_blocks - n_extra;
   hp.n_embd = TRY(keys.size("embedding_length", kMaxWidth));
   hp.n_ctx_train = TRY(keys.size("context_length", kMaxContext));
   hp.n_vocab = TRY(read_n_vocab(file));
-  hp.norm_eps = TRY(keys.number("attention.layer_norm_rms_epsilon", 0, 1));
-  if (TRY(keys.count_or("expert_count", 0, kMaxWidth)) > 0)
-    return Error{.code = ErrorCode::unsupported,
-                 .what = "mixture-of-experts models are not supported yet",
-                 .where = keys.key("expert_count")};
+  const bool is_rms = hp.family->norm == NormKind::rms;
+  hp.norm_eps = TRY(keys.number(is_rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", 0, 1));
   TRY(read_layers(keys, hp));
-  hp.attention_scale =
-      TRY(keys.number_or("attention.scale", 1 / std::sqrt(static_cast<double>(hp.head_dim_k)), 0, 1e6));
-  hp.attention_softcap = TRY(keys.number_or("attn_logit_softcapping", 0, 0, 1e9));
-  hp.logit_softcap = TRY(keys.number_or("final_logit_softcapping", 0, 0, 1e9));
+  TRY(read_moe(keys, hp));
+  TRY(read_mla(keys, hp));
+  TRY(read_delta_net(keys, hp));
+  TRY(read_scales(keys, hp));
+  const ir::RopeParams rope = TRY(read_rope(keys, hp));
+  for (LayerHparams& layer : hp.layers) layer.rope = rope;
   if (hp.family->adjust) TRY(hp.family->adjust(file, hp));
   return hp;
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/cpu/isa.h"
+#include "base/check.h"
 #include "base/random.h"
 #include "base/thread_pool.h"
 #include "chat/message.h"
@@ -66,7 +67,7 @@ class Bench {
     const std::vector<int32_t> tokens = random_tokens(n_tokens, session_.model().hparams().n_vocab);
     Test test{.name = name, .n_tokens = n_tokens, .seconds = {}};
     for (int64_t i = 0; i <= n_runs; ++i) {
-      session_.truncate(seq_id_, depth_);
+      CHECK(session_.truncate(seq_id_, depth_) == depth_, depth_);  // fill() left a state there
       const auto start = Clock::now();
       TRY(one_by_one ? decode(tokens) : prefill(tokens));
       if (i > 0) test.seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());

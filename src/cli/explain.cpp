@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/cpu/isa.h"
+#include "base/check.h"
 #include "base/thread_pool.h"
 #include "chat/message.h"
 #include "cli/command.h"
@@ -164,7 +165,7 @@ Result<Phase> profile(const Arguments& arguments, const std::shared_ptr<const Mo
   const SequenceTokens step{seq_id, std::span(tokens).first(static_cast<size_t>(n_tokens)), Logits::last};
   for (int64_t i = 0; i <= values.integer("--repetitions"); ++i) {
     TRY(session->program(n_tokens, 1))->set_profiling(i > 0);  // the first run touches memory for the first time
-    session->truncate(seq_id, depth);
+    CHECK(session->truncate(seq_id, depth) == depth, depth);   // the prefill left a state there
     TRY(session->forward({&step, 1}));
   }
   const Program& program = *TRY(session->program(n_tokens, 1));

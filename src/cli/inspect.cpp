@@ -72,7 +72,8 @@ Result<Findings> examine(const std::filesystem::path& path, const SettingValues&
 // Bytes of one token in an f16 KV cache.
 int64_t kv_bytes_per_token(const arch::Hparams& hp) {
   int64_t n = 0;
-  for (const arch::LayerHparams& layer : hp.layers) n += layer.n_head_kv * (hp.head_dim_k + hp.head_dim_v) * 2;
+  for (const arch::LayerHparams& layer : hp.layers)
+    if (!layer.is_delta_net) n += layer.n_head_kv * (hp.head_dim_k + hp.head_dim_v) * 2;
   return n;
 }
 
@@ -106,6 +107,10 @@ std::vector<Fact> hparam_facts(const arch::Hparams& hp) {
     facts.push_back(layer_fact("sliding_window", hp, &arch::LayerHparams::window));
     facts.push_back({"rope_theta", hp.layers.front().rope.theta});
     facts.push_back({"n_rot", hp.layers.front().rope.n_rot});
+  }
+  if (hp.moe.n_expert > 0) {
+    facts.push_back({"n_expert", hp.moe.n_expert});
+    facts.push_back({"n_expert_used", hp.moe.n_used});
   }
   facts.push_back({"norm_eps", hp.norm_eps});
   facts.push_back({"kv_bytes_per_token_f16", kv_bytes_per_token(hp)});

@@ -27,7 +27,7 @@ struct Engine::Impl {
     try {
       return work();
     } catch (const std::bad_alloc&) {
-      session->truncate(seq_id, 0);
+      static_cast<void>(session->truncate(seq_id, 0));
       held.clear();
       return no_memory();
     }
@@ -127,7 +127,7 @@ std::string Engine::detokenize(std::span<const int32_t> tokens) const {
 
 Result<std::vector<float>> Engine::logits(std::span<const int32_t> tokens) {
   Session& session = *impl_->session;
-  session.truncate(impl_->seq_id, 0);
+  static_cast<void>(session.truncate(impl_->seq_id, 0));
   impl_->held.clear();
   return impl_->guarded([&]() -> Result<std::vector<float>> {
     std::vector<float> out;
@@ -138,7 +138,7 @@ Result<std::vector<float>> Engine::logits(std::span<const int32_t> tokens) {
       out.insert(out.end(), part.begin(), part.end());
       begin += n;
     }
-    session.truncate(impl_->seq_id, 0);
+    static_cast<void>(session.truncate(impl_->seq_id, 0));
     return out;
   });
 }

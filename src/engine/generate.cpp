@@ -123,15 +123,15 @@ Result<GenerateResult> generate_reusing(Session& session, int32_t seq_id, std::v
                                         std::span<const int32_t> prompt, const GenerateOptions& options,
                                         const GenerateCallbacks& callbacks) {
   const auto common = static_cast<size_t>(std::ranges::mismatch(held, prompt).in1 - held.begin());
-  const size_t n_kept = std::min(common, prompt.empty() ? 0 : prompt.size() - 1);
-  session.truncate(seq_id, static_cast<int64_t>(n_kept));
+  const size_t n_wanted = std::min(common, prompt.empty() ? 0 : prompt.size() - 1);
+  const auto n_kept = static_cast<size_t>(session.truncate(seq_id, static_cast<int64_t>(n_wanted)));
   auto result = generate(session, seq_id, prompt.first(n_kept), prompt.subspan(n_kept), options, callbacks);
   held.assign(prompt.begin(), prompt.end());
   if (result)
     for (const GeneratedToken& token : result->tokens) held.push_back(token.id);
   // After an error in the middle the sequence may hold tokens that nobody was told of.
   if (session.n_tokens(seq_id) > static_cast<int64_t>(held.size()))
-    session.truncate(seq_id, static_cast<int64_t>(held.size()));
+    static_cast<void>(session.truncate(seq_id, static_cast<int64_t>(held.size())));
   held.resize(static_cast<size_t>(session.n_tokens(seq_id)));
   return result;
 }

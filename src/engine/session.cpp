@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "engine/backends.h"
 
 namespace tokamak {
@@ -48,6 +49,12 @@ Result<SessionOptions> complete(const Model& model, SessionOptions options) {
                  .what = fmt::format("{} is not a KV cache type", dtype_name(options.kv_type)),
                  .where = "cache type",
                  .hint = "use f16, f32 or q8_0"};
+  if (options.n_sequences < 1 || options.n_sequences > 4096)
+    return out_of_range("n_sequences", options.n_sequences, 1, 4096);
+  if (options.n_snapshots < 1 || options.n_snapshots > 64)
+    return out_of_range("n_snapshots", options.n_snapshots, 1, 64);
+  if (options.n_checkpoints < 0 || options.n_checkpoints > 4096)
+    return out_of_range("n_checkpoints", options.n_checkpoints, 0, 4096);
   const arch::Hparams& hp = model.hparams();
   const int64_t block_elems = dtype_row(options.kv_type).block_elems;
   if (hp.head_dim_k % block_elems != 0 || hp.head_dim_v % block_elems != 0)
@@ -65,12 +72,49 @@ KvConfig kv_config(const Model& model, const SessionOptions& options) {
                   .page_size = options.page_size,
                   .type = options.kv_type};
   for (const arch::LayerHparams& layer : hp.layers)
-    config.layers.push_back({.n_head_kv = layer.n_head_kv, .head_dim_k = hp.head_dim_k, .head_dim_v = hp.head_dim_v});
+    config.layers.push_back({.n_head_kv = layer.is_delta_net ? 0 : layer.n_head_kv,
+                             .head_dim_k = hp.head_dim_k,
+                             .head_dim_v = hp.head_dim_v});
+  if (!hp.is_recurrent()) return config;
+  for (const arch::LayerHparams& layer : hp.layers)
+    config.recurrent.push_back(layer.is_delta_net
+                                   ? RecurrentLayerShape{hp.delta_net.conv_elems(), hp.delta_net.state_elems()}
+                                   : RecurrentLayerShape{});
+  config.n_state_rows = options.n_sequences * options.n_snapshots;
   return config;
 }
 
-arch::ShapeClass shape_class(const KvConfig& kv, int64_t n_tokens, int64_t n_outputs) {
-  return {.n_tokens = n_tokens, .n_outputs = n_outputs, .n_slots = kv.n_pages * kv.page_size, .kv_type = kv.type};
+arch::ShapeClass make_shape_class(const KvConfig& kv, const SessionOptions& options, int64_t n_tokens,
+                                  int64_t n_outputs, int64_t n_seqs) {
+  arch::ShapeClass shape{.n_tokens = n_tokens,
+                         .n_outputs = n_outputs,
+                         .n_slots = kv.n_pages * kv.page_size,
+                         .kv_type = kv.type,
+                         .n_ctx = options.n_ctx};
+  if (kv.n_state_rows > 0) {
+    shape.n_seqs = n_seqs;
+    shape.n_snapshots = options.n_snapshots;
+    shape.n_state_rows = kv.n_state_rows;
+  }
+  return shape;
+}
+
+// The bytes of a tensor, or of some of its rows.
+Result<WeightSource> find_weight(const GgufFile& file, std::string_view name) {
+  const arch::WeightRows rows = arch::parse_weight_name(name);
+  const GgufTensor* tensor = file.find_tensor(rows.tensor);
+  if (!tensor) return Error{.code = ErrorCode::bad_tensor, .what = "no such tensor", .where = std::string(name)};
+  WeightSource source{.dtype = tensor->type, .shape = tensor->shape, .data = tensor->data, .forget = [&file, tensor] {
+                        file.forget(*tensor);
+                      }};
+  if (rows.end < 0) return source;
+  CHECK(rows.begin >= 0 && rows.end <= tensor->shape[0] && rows.begin < rows.end, name);
+  const auto per_row = static_cast<uint64_t>(tensor->shape.n_elements() / tensor->shape[0]);
+  const uint64_t row_bytes = dtype_bytes(tensor->type, per_row);
+  source.shape.set(0, rows.end - rows.begin);
+  source.data = tensor->data.subspan(static_cast<uint64_t>(rows.begin) * row_bytes,
+                                     static_cast<uint64_t>(rows.end - rows.begin) * row_bytes);
+  return source;
 }
 }  // namespace
 
@@ -81,7 +125,10 @@ Session::Session(std::shared_ptr<const Model> model, SessionOptions options, std
       backend_(std::move(backend)),
       weights_(std::move(weights)),
       kv_(std::move(kv)),
-      pages_(options_.n_ctx, options_.page_size) {}
+      pages_(options_.n_ctx, options_.page_size) {
+  if (kv_->config().n_state_rows > 0)
+    states_.emplace(options_.n_sequences, options_.n_snapshots, static_cast<size_t>(options_.n_checkpoints));
+}
 
 Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> model, SessionOptions options,
                                                  const Progress& progress) {
@@ -90,23 +137,17 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> mo
       .isa = options.isa, .n_threads = options.n_threads, .activations = options.activations};
   std::unique_ptr<Backend> backend = TRY(make_backend(options.backend, backend_options));
   const KvConfig config = kv_config(*model, options);
-  const ir::Graph graph = TRY(arch::build_graph(model->file(), model->hparams(), shape_class(config, 1, 1)));
-  const auto lookup = [&model](std::string_view name) -> Result<WeightSource> {
-    const GgufTensor* tensor = model->file().find_tensor(name);
-    if (!tensor) return Error{.code = ErrorCode::bad_tensor, .what = "no such tensor", .where = std::string(name)};
-    return WeightSource{
-        .dtype = tensor->type, .shape = tensor->shape, .data = tensor->data, .forget = [&file = model->file(), tensor] {
-          file.forget(*tensor);
-        }};
-  };
+  const ir::Graph graph =
+      TRY(arch::build_graph(model->file(), model->hparams(), make_shape_class(config, options, 1, 1, 1)));
+  const auto lookup = [&model](std::string_view name) { return find_weight(model->file(), name); };
   std::unique_ptr<Weights> weights = TRY(backend->load(graph, lookup, progress));
   std::unique_ptr<KvCache> kv = TRY(make_kv(*backend, config, options.n_ctx));
   return std::unique_ptr<Session>(
       new Session(std::move(model), std::move(options), std::move(backend), std::move(weights), std::move(kv)));
 }
 
-Result<Program*> Session::program(int64_t n_tokens, int64_t n_outputs) {
-  const arch::ShapeClass shape = shape_class(kv_->config(), n_tokens, n_outputs);
+Result<Program*> Session::program(int64_t n_tokens, int64_t n_outputs, int64_t n_seqs) {
+  const arch::ShapeClass shape = make_shape_class(kv_->config(), options_, n_tokens, n_outputs, n_seqs);
   const auto found = std::ranges::find(programs_, shape, &CachedProgram::shape);
   if (found != programs_.end()) {
     programs_.splice(programs_.begin(), programs_, found);
@@ -152,10 +193,15 @@ Result<void> Session::check_batch(std::span<const SequenceTokens> batch) const {
   return {};
 }
 
-void Session::fill_inputs(std::span<const SequenceTokens> batch) {
-  for (auto* v : {&tokens_, &positions_, &seq_ids_, &slots_, &out_rows_}) v->clear();
+Result<void> Session::fill_inputs(std::span<const SequenceTokens> batch) {
+  for (auto* v : {&tokens_, &positions_, &seq_ids_, &slots_, &out_rows_, &state_src_, &state_rows_}) v->clear();
   sequences_.clear();
   for (const SequenceTokens& entry : batch) {
+    if (entry.tokens.empty()) continue;
+    if (states_) {
+      state_rows_.push_back(TRY(states_->target_row(entry.seq_id)));
+      state_src_.push_back(states_->source_row(entry.seq_id));
+    }
     const int64_t first = pages_.n_tokens(entry.seq_id) - static_cast<int64_t>(entry.tokens.size());
     for (size_t i = 0; i < entry.tokens.size(); ++i) {
       const int64_t position = first + static_cast<int64_t>(i);
@@ -168,6 +214,22 @@ void Session::fill_inputs(std::span<const SequenceTokens> batch) {
     }
     sequences_.push_back({.pages = pages_.pages(entry.seq_id)});
   }
+  return {};
+}
+
+void Session::free_sequence(int32_t seq_id) {
+  pages_.free_sequence(seq_id);
+  if (states_) states_->free_sequence(seq_id);
+}
+
+int64_t Session::truncate(int32_t seq_id, int64_t n) {
+  if (states_ && n < pages_.n_tokens(seq_id)) {
+    const RecurrentStates::Rollback rollback = states_->roll_back(seq_id, n);
+    if (rollback.checkpoint != nullptr) kv_->write_states(rollback.row, *rollback.checkpoint);
+    n = rollback.n_tokens;
+  }
+  pages_.truncate(seq_id, n);
+  return n;
 }
 
 Result<std::span<const float>> Session::forward(std::span<const SequenceTokens> batch) {
@@ -184,9 +246,12 @@ Result<std::span<const float>> Session::forward(std::span<const SequenceTokens> 
     }
     before.push_back(n_tokens);
   }
-  fill_inputs(batch);
+  if (auto filled = fill_inputs(batch); !filled) {
+    restore();
+    return std::move(filled.error());
+  }
   const auto n_outputs = static_cast<int64_t>(out_rows_.size());
-  auto compiled = program(static_cast<int64_t>(tokens_.size()), n_outputs);
+  auto compiled = program(static_cast<int64_t>(tokens_.size()), n_outputs, static_cast<int64_t>(sequences_.size()));
   if (!compiled) {
     restore();
     return std::move(compiled.error());
@@ -198,11 +263,21 @@ Result<std::span<const float>> Session::forward(std::span<const SequenceTokens> 
                           .seq_ids = seq_ids_,
                           .slots = slots_,
                           .out_rows = out_rows_,
-                          .sequences = sequences_};
+                          .sequences = sequences_,
+                          .state_src = state_src_,
+                          .state_rows = state_rows_};
   if (auto ran = (*compiled)->run(inputs, {&output, n_outputs > 0 ? size_t{1} : size_t{0}}); !ran) {
     restore();
+    for (const SequenceTokens& entry : batch) {
+      if (!states_ || entry.tokens.empty()) continue;
+      states_->invalidate(entry.seq_id);
+      pages_.truncate(entry.seq_id, 0);
+    }
     return std::move(ran.error());
   }
+  if (states_)
+    for (const SequenceTokens& entry : batch)
+      if (!entry.tokens.empty()) states_->advance(entry.seq_id, entry.tokens);
   return std::span<const float>(logits_);
 }
 
@@ -224,12 +299,16 @@ Result<std::span<const float>> Session::prefill(int32_t seq_id, std::span<const 
     if (progress && !progress(static_cast<double>(begin) / static_cast<double>(tokens.size())))
       return Error{.code = ErrorCode::cancelled, .what = "the prompt was cancelled"};
   }
+  if (states_)  // the next prompt often begins with this one
+    states_->add_checkpoint(seq_id, static_cast<size_t>(state_row_floats(kv_->config())),
+                            [this](int32_t row, std::span<float> out) { kv_->read_states(row, out); });
   return logits;
 }
 
 std::vector<MemoryUse> Session::memory() const {
   std::vector<MemoryUse> out = weights_->memory();
   for (MemoryUse& use : kv_->memory()) out.push_back(std::move(use));
+  if (states_) out.push_back({.what = "state checkpoints", .n_bytes = states_->checkpoint_bytes()});
   out.push_back({.what = "logits", .n_bytes = logits_.capacity() * sizeof(float)});
   return out;
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "base/result.h"
 #include "engine/kv_pages.h"
 #include "engine/model.h"
+#include "engine/recurrent_states.h"
 
 namespace tokamak {
 
@@ -28,6 +30,9 @@ struct SessionOptions {
   int64_t n_batch = 512;              // most tokens in one step
   int64_t page_size = 64;
   DType kv_type = DType::f16;
+  // Of models with recurrent layers: sequences at most, states of the last positions kept for exact rollback, and host
+  // copies of older ones per sequence.
+  int64_t n_sequences = 4, n_snapshots = 1, n_checkpoints = 2;
   CompileOptions compile;
 };
 inline constexpr int64_t kDefaultContext = 8192;
@@ -55,14 +60,15 @@ class Session {
 
   int32_t add_sequence() { return pages_.add_sequence(); }
   // These need a sequence of this session (CHECKed).
-  void free_sequence(int32_t seq_id) { pages_.free_sequence(seq_id); }
+  void free_sequence(int32_t seq_id);
   int64_t n_tokens(int32_t seq_id) const { return pages_.n_tokens(seq_id); }
-  // Forgets everything after the first `n` tokens.
-  void truncate(int32_t seq_id, int64_t n) { pages_.truncate(seq_id, n); }
+  // Forgets everything after the first `n` tokens, or more: with recurrent layers only some positions have a state (the
+  // last n_snapshots, ends of prompts, 0). Returns how many tokens are left; the caller feeds the others again.
+  [[nodiscard]] int64_t truncate(int32_t seq_id, int64_t n);
 
   // One step over at most n_batch tokens. Returns f32 [n_outputs, n_vocab] in batch order, valid until the next call.
-  // On error the sequences are as before. Errors: context_full, bad_argument (token id, too many tokens, a sequence
-  // that is unknown or twice in the batch), device_failed.
+  // On error the sequences are as before (empty, when a device failed in recurrent layers). Errors: context_full,
+  // bad_argument (token id, too many tokens, a sequence that is unknown or twice in the batch), device_failed.
   Result<std::span<const float>> forward(std::span<const SequenceTokens> batch);
 
   // Any number of tokens of one sequence in chunks of n_batch; logits of the last one. `progress` after each chunk.
@@ -70,7 +76,7 @@ class Session {
                                          const Progress& progress = {});
 
   // The compiled program of a shape, from the cache or built now.
-  Result<Program*> program(int64_t n_tokens, int64_t n_outputs);
+  Result<Program*> program(int64_t n_tokens, int64_t n_outputs, int64_t n_seqs = 1);
 
   // Everything reserved, line by line.
   std::vector<MemoryUse> memory() const;
@@ -85,7 +91,7 @@ class Session {
           std::unique_ptr<Weights> weights, std::unique_ptr<KvCache> kv);
   Result<void> check_sequence(int32_t seq_id) const;
   Result<void> check_batch(std::span<const SequenceTokens> batch) const;
-  void fill_inputs(std::span<const SequenceTokens> batch);
+  Result<void> fill_inputs(std::span<const SequenceTokens> batch);
 
   std::shared_ptr<const Model> model_;
   SessionOptions options_;
@@ -93,9 +99,10 @@ class Session {
   std::unique_ptr<Weights> weights_;
   std::unique_ptr<KvCache> kv_;
   KvPages pages_;
-  std::list<CachedProgram> programs_;  // most recently used first
+  std::optional<RecurrentStates> states_;  // of models with recurrent layers
+  std::list<CachedProgram> programs_;      // most recently used first
   // Inputs of the current step.
-  std::vector<int32_t> tokens_, positions_, seq_ids_, slots_, out_rows_;
+  std::vector<int32_t> tokens_, positions_, seq_ids_, slots_, out_rows_, state_src_, state_rows_;
   std::vector<SequencePages> sequences_;
   std::vector<float> logits_;
 };

@@ -131,9 +131,9 @@ TEST_P(SessionTest, TruncateAndRegenerateGiveTheSameLogits) {
   const std::span<const int32_t> tokens(tokens_);
   run(tokens.first(30));
   const auto first = run(tokens.subspan(30, 10));
-  session->truncate(seq_id, 30);
+  EXPECT_EQ(session->truncate(seq_id, 30), 30);
   run(tokens.subspan(50, 5));
-  session->truncate(seq_id, 30);
+  EXPECT_EQ(session->truncate(seq_id, 30), 30);
   EXPECT_EQ(run(tokens.subspan(30, 10)), first);
 }
 
