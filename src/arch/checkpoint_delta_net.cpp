@@ -171,7 +171,7 @@ constexpr CheckpointFamily kQwen35MoeText{.hf_class = "Qwen3_5MoeForCausalLM",
                                           .ignored = kMultimodalParts,
                                           .parts = kDeltaParts | kExperts,
                                           .partial_rotary = 0.25,
-                                          .gating = Gating::softmax,
+                                          .router = RouterScore::softmax,
                                           .pre_names = "qwen35"};
 
 constexpr auto kFamilies = std::to_array<CheckpointFamily>({
@@ -183,7 +183,7 @@ constexpr auto kFamilies = std::to_array<CheckpointFamily>({
      .ignored = kExtraBlocks,
      .parts = kDeltaParts | kExperts,
      .partial_rotary = 0.25,
-     .gating = Gating::softmax,
+     .router = RouterScore::softmax,
      .pre_names = "qwen2"},
     kQwen35Text,
     multimodal(kQwen35Text, "Qwen3_5ForConditionalGeneration"),

@@ -156,7 +156,7 @@ enum class Windows : uint8_t {
 };
 
 // expert_gating_func of GGUF.
-enum class Gating : uint8_t { none, softmax, sigmoid, softmax_of_selected };
+enum class RouterScore : uint8_t { none, softmax, sigmoid, softmax_of_selected };
 
 struct CheckpointFamily {
   std::string_view hf_class;      // config.json: architectures[0]
@@ -182,7 +182,7 @@ struct CheckpointFamily {
   int64_t window_period = 0;  // without layer_types: every n-th layer is full
   // Every n-th layer has no rope (part of the recipe), and without layer_types it is the sliding one; 0: all have rope.
   int64_t nope_interval = 0;
-  Gating gating = Gating::none;
+  RouterScore router = RouterScore::none;
   int64_t ff_per_embd = 0;     // default of intermediate_size, in hidden sizes
   std::string_view pre_names;  // preferred values of tokenizer.ggml.pre among equal ones
 };

@@ -157,18 +157,18 @@ Result<void> add_number_keys(const ConfigReader& config, ModelConfig& model) {
   return {};
 }
 
-// How the router chooses: GGUF counts gating functions as arch::Gating does.
+// How the router chooses: GGUF counts gating functions as arch::RouterScore does.
 Result<void> add_router_keys(const ConfigReader& config, ModelConfig& model) {
   if (!model.has(arch::kExperts)) return {};
-  arch::Gating gating = model.family->gating;
+  arch::RouterScore score = model.family->router;
   const std::string scoring = TRY(config.text("scoring_func")).value_or("");
   if (scoring == "softmax" || scoring == "sigmoid")
-    gating = scoring == "softmax" ? arch::Gating::softmax : arch::Gating::sigmoid;
+    score = scoring == "softmax" ? arch::RouterScore::softmax : arch::RouterScore::sigmoid;
   else if (!scoring.empty())
     return Error{.code = ErrorCode::unsupported,
                  .what = fmt::format("a router that scores by '{}' is not supported", scoring),
                  .where = config.where("scoring_func")};
-  model.add("expert_gating_func", static_cast<uint32_t>(gating));
+  model.add("expert_gating_func", static_cast<uint32_t>(score));
   const auto group_default = [&](std::string_view field) {
     const double number = default_of(*model.family, field);
     return std::isnan(number) ? 1 : static_cast<int64_t>(number);
