@@ -1,4 +1,6 @@
 // selftest of the op kernels: one check per member of OpSet, in its order.
+#include "cli/selftest_ops.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -15,13 +17,12 @@ using namespace cpu;
 constexpr int64_t kRows = 5, kElems = 333;
 constexpr size_t kTotal = kRows * kElems;
 
-using Out = std::vector<float>;
-
 void check_norm(const OpSet& ops, ErrorMeter& meter, Out& out) {
   const Out x = random_numbers(kTotal, 1), w = random_numbers(kElems, 2), addend = random_numbers(kTotal, 3);
-  for (const bool centred : {false, true}) {
+  for (const NormKind kind : {NormKind::rms, NormKind::centred}) {
+    const bool centred = kind == NormKind::centred;
     Out y(kTotal);
-    ops.norm({.centred = centred,
+    ops.norm({.kind = kind,
               .eps = 1e-5f,
               .row_elems = kElems,
               .x = x.data(),
@@ -50,7 +51,7 @@ void check_norm(const OpSet& ops, ErrorMeter& meter, Out& out) {
   }
 }
 
-void check_binary(Kernel<BinaryArgs> kernel, bool is_mul, ErrorMeter& meter, Out& out) {
+void check_binary(Kernel<BinaryArgs> kernel, double (*exact)(double a, double b), ErrorMeter& meter, Out& out) {
   const Out a = random_numbers(kTotal, 4), b = random_numbers(kTotal, 5);
   out.resize(kTotal);
   kernel({.row_elems = kElems,
@@ -62,32 +63,47 @@ void check_binary(Kernel<BinaryArgs> kernel, bool is_mul, ErrorMeter& meter, Out
           .y_stride = kElems},
          0, kRows);
   for (size_t i = 0; i < kTotal; ++i) {
-    const double exact = is_mul ? double{a[i]} * double{b[i]} : double{a[i]} + double{b[i]};
-    meter.add(out[i], exact, kUnit * std::abs(exact));
+    const double wanted = exact(double{a[i]}, double{b[i]});
+    meter.add(out[i], wanted, kUnit * std::abs(wanted));
   }
 }
-void check_add(const OpSet& ops, ErrorMeter& meter, Out& out) { check_binary(ops.add, false, meter, out); }
-void check_mul(const OpSet& ops, ErrorMeter& meter, Out& out) { check_binary(ops.mul, true, meter, out); }
+double sum_of(double a, double b) { return a + b; }
+double product_of(double a, double b) { return a * b; }
+void check_add(const OpSet& ops, ErrorMeter& meter, Out& out) { check_binary(ops.add, sum_of, meter, out); }
+void check_mul(const OpSet& ops, ErrorMeter& meter, Out& out) { check_binary(ops.mul, product_of, meter, out); }
+void check_sub(const OpSet& ops, ErrorMeter& meter, Out& out) {
+  check_binary(
+      ops.sub, [](double a, double b) { return a - b; }, meter, out);
+}
+void check_div(const OpSet& ops, ErrorMeter& meter, Out& out) {
+  check_binary(
+      ops.div, [](double a, double b) { return a / b; }, meter, out);
+}
 
-void check_add_chain(const OpSet& ops, ErrorMeter& meter, Out& out) {
-  AddChainArgs args{.n_inputs = AddChainArgs::kMax, .row_elems = kElems, .y_stride = kElems};
+// Each of the chain's operations is off by one rounding of what it makes.
+void check_chain(Kernel<ChainArgs> kernel, double (*exact)(double a, double b), ErrorMeter& meter, Out& out) {
+  ChainArgs args{.n_inputs = ChainArgs::kMax, .row_elems = kElems, .y_stride = kElems};
   std::vector<Out> x;
-  for (uint32_t i = 0; i < AddChainArgs::kMax; ++i) x.push_back(random_numbers(kTotal, 20 + i));
-  for (size_t i = 0; i < AddChainArgs::kMax; ++i) {
+  for (uint32_t i = 0; i < ChainArgs::kMax; ++i) x.push_back(random_numbers(kTotal, 20 + i));
+  for (size_t i = 0; i < ChainArgs::kMax; ++i) {
     args.x[i] = x[i].data();
     args.x_stride[i] = kElems;
   }
   out.resize(kTotal);
   args.y = out.data();
-  ops.add_chain(args, 0, kRows);
+  kernel(args, 0, kRows);
   for (size_t i = 0; i < kTotal; ++i) {
-    double exact = 0, magnitude = 0;
-    for (const Out& input : x) {
-      exact += double{input[i]};
-      magnitude += std::abs(double{input[i]});
+    double wanted = x[0][i], magnitude = std::abs(wanted);
+    for (size_t k = 1; k < x.size(); ++k) {
+      wanted = exact(wanted, double{x[k][i]});
+      magnitude = exact(magnitude, std::abs(double{x[k][i]}));
     }
-    meter.add(out[i], exact, (AddChainArgs::kMax - 1) * kUnit * magnitude);
+    meter.add(out[i], wanted, ChainArgs::kMax * kUnit * magnitude);
   }
+}
+void check_add_chain(const OpSet& ops, ErrorMeter& meter, Out& out) { check_chain(ops.add_chain, sum_of, meter, out); }
+void check_mul_chain(const OpSet& ops, ErrorMeter& meter, Out& out) {
+  check_chain(ops.mul_chain, product_of, meter, out);
 }
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
@@ -109,6 +125,16 @@ double exact_unary(UnaryKind kind, double x) {
       return sigmoid(x);
     case UnaryKind::tanh:
       return std::tanh(x);
+    case UnaryKind::softplus:
+      return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
+    case UnaryKind::exp:
+      return std::exp(x);
+    case UnaryKind::sqr:
+      return x * x;
+    case UnaryKind::sqrt:
+      return std::sqrt(x);
+    case UnaryKind::sin:
+      return std::sin(x);
     case UnaryKind::count_:
       break;
   }
@@ -149,20 +175,65 @@ void check_softcap(const OpSet& ops, ErrorMeter& meter, Out& out) {
   }
 }
 
+void check_clamp(const OpSet& ops, ErrorMeter& meter, Out& out) {
+  const Out x = random_numbers(kTotal, 11);
+  out.resize(kTotal);
+  ops.clamp({.row_elems = kElems,
+             .x = x.data(),
+             .x_stride = kElems,
+             .y = out.data(),
+             .y_stride = kElems,
+             .low = -0.25f,
+             .high = 0.5f},
+            0, kRows);
+  for (size_t i = 0; i < kTotal; ++i) meter.add(out[i], std::clamp(double{x[i]}, -0.25, 0.5), 0);
+}
+
+void check_relu_sqr(const OpSet& ops, ErrorMeter& meter, Out& out) {
+  const Out x = random_numbers(kTotal, 12);
+  out.resize(kTotal);
+  ops.relu_sqr({.row_elems = kElems, .x = x.data(), .x_stride = kElems, .y = out.data(), .y_stride = kElems}, 0, kRows);
+  for (size_t i = 0; i < kTotal; ++i) {
+    const double positive = std::max(double{x[i]}, 0.0);
+    meter.add(out[i], positive * positive, kUnit * positive * positive);
+  }
+}
+
+void check_snake(const OpSet& ops, ErrorMeter& meter, Out& out) {
+  const Out x = random_numbers(kTotal, 13), a = random_numbers(kRows, 18), b = random_numbers(kRows, 19);
+  out.resize(kTotal);
+  ops.snake({.row_elems = kElems,
+             .x = x.data(),
+             .x_stride = kElems,
+             .a = a.data(),
+             .b = b.data(),
+             .y = out.data(),
+             .y_stride = kElems},
+            0, kRows);
+  for (size_t i = 0; i < kTotal; ++i) {
+    const double wave = std::sin(double{a[i / kElems]} * double{x[i]}), square = wave * wave * double{b[i / kElems]};
+    meter.add(out[i], double{x[i]} + square, kUnit * (16 * std::abs(square) + 2 * std::abs(double{x[i]})));
+  }
+}
+
 void check_unary(const OpSet& ops, ErrorMeter& meter, Out& out) {
   Out x = random_numbers(kTotal, 8);
   for (float& v : x) v *= 4;
+  Out magnitudes = x;
+  for (float& v : magnitudes) v = std::abs(v);
   for (size_t kind = 0; kind < static_cast<size_t>(UnaryKind::count_); ++kind) {
+    const bool root = static_cast<UnaryKind>(kind) == UnaryKind::sqrt;
     Out y(kTotal);
     ops.unary({.row_elems = kElems,
-               .x = x.data(),
+               .x = root ? magnitudes.data() : x.data(),
                .x_stride = kElems,
                .y = y.data(),
                .y_stride = kElems,
                .unary = static_cast<UnaryKind>(kind)},
               0, kRows);
     for (size_t i = 0; i < kTotal; ++i) {
-      const double exact = exact_unary(static_cast<UnaryKind>(kind), double{x[i]});
+      const double at = root ? double{magnitudes[i]} : double{x[i]};
+      const double exact = exact_unary(static_cast<UnaryKind>(kind), at);
       meter.add(y[i], exact, function_bound(double{x[i]}, exact));
     }
     out.insert(out.end(), y.begin(), y.end());
@@ -170,8 +241,9 @@ void check_unary(const OpSet& ops, ErrorMeter& meter, Out& out) {
 }
 
 void check_glu(const OpSet& ops, ErrorMeter& meter, Out& out) {
-  constexpr UnaryKind kActivations[] = {UnaryKind::relu, UnaryKind::gelu, UnaryKind::silu, UnaryKind::gelu_erf,
-                                        UnaryKind::gelu_quick};  // in the order of GluKind
+  constexpr UnaryKind kActivations[] = {UnaryKind::relu,     UnaryKind::gelu,       UnaryKind::silu,
+                                        UnaryKind::gelu_erf, UnaryKind::gelu_quick, UnaryKind::silu,
+                                        UnaryKind::sigmoid,  UnaryKind::softplus};  // in the order of GluKind
   const Out gate = random_numbers(kTotal, 9), up = random_numbers(kTotal, 10);
   for (size_t kind = 0; kind < static_cast<size_t>(GluKind::count_); ++kind) {
     Out y(kTotal);
@@ -182,12 +254,17 @@ void check_glu(const OpSet& ops, ErrorMeter& meter, Out& out) {
              .up = up.data(),
              .up_stride = kElems,
              .y = y.data(),
-             .y_stride = kElems},
+             .y_stride = kElems,
+             .alpha = 1,
+             .limit = 0.75f},
             0, kRows);
+    const bool oai = static_cast<GluKind>(kind) == GluKind::swiglu_oai;
     for (size_t i = 0; i < kTotal; ++i) {
-      const double activation = exact_unary(kActivations[kind], double{gate[i]});
-      const double bound = function_bound(double{gate[i]}, activation) * std::abs(double{up[i]});
-      meter.add(y[i], activation * double{up[i]}, bound + 2 * kUnit * std::abs(activation * double{up[i]}));
+      const double g = oai ? std::min(double{gate[i]}, 0.75) : double{gate[i]};
+      const double lane = oai ? std::clamp(double{up[i]}, -0.75, 0.75) + 1 : double{up[i]};
+      const double activation = exact_unary(kActivations[kind], g);
+      const double bound = function_bound(g, activation) * std::abs(lane);
+      meter.add(y[i], activation * lane, bound + 3 * kUnit * std::abs(activation * lane));
     }
     out.insert(out.end(), y.begin(), y.end());
   }
@@ -267,6 +344,7 @@ void check_get_rows(const OpSet& ops, ErrorMeter& meter, Out& out) {
     ops.get_rows({.type = row.id,
                   .table = table.data(),
                   .row_elems = kRowElems,
+                  .row_bytes = static_cast<int64_t>(dtype_bytes(row.id, kRowElems)),
                   .ids = ids.data(),
                   .y = y.data(),
                   .y_stride = kRowElems},
@@ -304,9 +382,13 @@ void check_copy(const OpSet& ops, ErrorMeter& meter, Out& out) {
 }
 
 using OpCheck = void (*)(const OpSet& ops, ErrorMeter& meter, Out& out);
-constexpr OpCheck kChecks[] = {check_norm,     check_add,   check_mul,       check_add_chain,      check_scale,
-                               check_softcap,  check_unary, check_glu,       check_rope,           check_kv_write,
-                               check_get_rows, check_copy,  check_attention, check_attention_merge};
+constexpr OpCheck kChecks[] = {check_norm,     check_add,       check_sub,        check_mul,
+                               check_div,      check_add_chain, check_mul_chain,  check_scale,
+                               check_clamp,    check_softcap,   check_unary,      check_relu_sqr,
+                               check_glu,      check_snake,     check_rope,       check_kv_write,
+                               check_get_rows, check_copy,      check_attention,  check_attention_merge,
+                               check_soft_max, check_sum_rows,  check_argsort,    check_mask_groups,
+                               check_add_id,   check_ssm_conv,  check_conv_state, check_delta_net};
 static_assert(sizeof(OpSet) == std::size(kChecks) * sizeof(void (*)()));
 }  // namespace
 

@@ -82,7 +82,11 @@ void CpuKv::begin_step(const StepInputs& inputs) {
   sequences_.resize(inputs.sequences.size());
   for (size_t i = 0; i < sequences_.size(); ++i)
     sequences_[i] = {.pages = inputs.sequences[i].pages.data(), .n_keys = 0};
+  runs_.assign(inputs.sequences.size(), {});
   for (size_t t = 0; t < inputs.positions.size(); ++t) {
+    SequenceRun& run = runs_[static_cast<size_t>(inputs.seq_ids[t])];
+    if (run.begin == run.end) run.begin = static_cast<int64_t>(t);
+    run.end = static_cast<int64_t>(t) + 1;
     AttentionSequence& sequence = sequences_[static_cast<size_t>(inputs.seq_ids[t])];
     sequence.n_keys = std::max<int64_t>(sequence.n_keys, inputs.positions[t] + 1);
   }

@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/ops/attention.h"
 #include "backend/cpu/ops/kv_cache.h"
+#include "backend/cpu/ops/recurrent.h"
 #include "base/buffer.h"
 
 namespace tokamak::cpu {
@@ -35,6 +36,7 @@ class CpuKv : public KvCache {
   // Before a run: sequences and tiles of this step.
   void begin_step(const StepInputs& inputs);
   std::span<const AttentionSequence> sequences() const { return sequences_; }
+  std::span<const SequenceRun> runs() const { return runs_; }  // tokens of each sequence
   std::span<const AttentionTile> tiles(size_t tiling) const { return tilings_[tiling].tiles; }
 
  private:
@@ -51,6 +53,7 @@ class CpuKv : public KvCache {
   Buffer arena_;
   std::vector<Tiling> tilings_;
   std::vector<AttentionSequence> sequences_;
+  std::vector<SequenceRun> runs_;
 };
 
 }  // namespace tokamak::cpu

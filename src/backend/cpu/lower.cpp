@@ -100,7 +100,10 @@ Rows Lowering::rows(ir::ValueId id) const {
   const ir::ValueId storage = graph.storage_of(id);
   Rows out{.n_rows = v.shape.n_rows(), .n = v.shape.row_elems(), .stride_elems = v.row_stride_elems};
   for (size_t i = 0; i < graph.outputs.size(); ++i)
-    if (graph.storage_of(graph.outputs[i]) == storage) out.ref = {.where = Ref::Where::output, .offset = i};
+    if (graph.storage_of(graph.outputs[i]) == storage)
+      out.ref = {.where = Ref::Where::output,
+                 .offset = i,
+                 .skip_elems = v.offset_elems - value(graph.outputs[i]).offset_elems};
   if (out.ref.where == Ref::Where::none) {
     CHECK(plan_.is_placed(id), id);
     const int64_t span = (out.n_rows - 1) * out.stride_elems + out.n;
@@ -194,12 +197,14 @@ const Row* find_row(std::initializer_list<std::span<const Row>> tables, Key Row:
 }
 
 const RuleLowering* rule_lowering(fuse::RuleId rule) {
-  return find_row({matmul_rule_lowerings(), expert_rule_lowerings(), row_rule_lowerings(), attention_rule_lowerings()},
+  return find_row({matmul_rule_lowerings(), expert_rule_lowerings(), row_rule_lowerings(), elementwise_rule_lowerings(),
+                   routing_rule_lowerings(), recurrent_rule_lowerings(), attention_rule_lowerings()},
                   &RuleLowering::rule, rule);
 }
 const OpLowering* op_lowering(ir::Op op) {
-  return find_row({matmul_lowerings(), expert_lowerings(), row_lowerings(), attention_lowerings()}, &OpLowering::op,
-                  op);
+  return find_row({matmul_lowerings(), expert_lowerings(), row_lowerings(), elementwise_lowerings(),
+                   routing_lowerings(), recurrent_lowerings(), attention_lowerings()},
+                  &OpLowering::op, op);
 }
 }  // namespace
 

@@ -134,6 +134,12 @@ std::span<const OpLowering> expert_lowerings();
 std::span<const RuleLowering> expert_rule_lowerings();
 std::span<const OpLowering> row_lowerings();
 std::span<const RuleLowering> row_rule_lowerings();
+std::span<const OpLowering> elementwise_lowerings();
+std::span<const RuleLowering> elementwise_rule_lowerings();
+std::span<const OpLowering> routing_lowerings();
+std::span<const RuleLowering> routing_rule_lowerings();
+std::span<const OpLowering> recurrent_lowerings();
+std::span<const RuleLowering> recurrent_rule_lowerings();
 std::span<const OpLowering> attention_lowerings();
 std::span<const RuleLowering> attention_rule_lowerings();
 

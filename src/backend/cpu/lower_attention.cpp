@@ -8,8 +8,6 @@ namespace tokamak::cpu {
 
 namespace {
 using ir::Attr;
-using ir::NodeId;
-using Nodes = std::span<const NodeId>;
 
 struct RopeTableStep : Step {
   std::optional<RopeTable> table;
@@ -30,7 +28,8 @@ RopeParams rope_params(const ir::Attrs& attrs) {
           .attn_factor = attrs.number(Attr::attn_factor),
           .beta_fast = attrs.number(Attr::beta_fast),
           .beta_slow = attrs.number(Attr::beta_slow),
-          .n_ctx_orig = attrs.integer(Attr::n_ctx_orig)};
+          .n_ctx_orig = attrs.integer(Attr::n_ctx_orig),
+          .round_range = attrs.integer(Attr::round_range) != 0};
 }
 
 // The table of cosines and sines that `rope` needs; the step that fills it is added at its first use.
@@ -87,13 +86,14 @@ void lower_rope(Lowering& l, Nodes nodes) {
                .n_rot = rope.attrs.integer(Attr::n_rot),
                .norm_weight = norm.weight,
                .eps = norm.eps,
-               .x_stride = n_head * head_dim,
+               .x_stride = n_head * x.stride_elems,
+               .x_head_stride = x.stride_elems,
                .y_stride = n_head * head_dim};
-  step.refs = {y.ref, x.ref, table};
-  step.bind = [](RopeArgs& args, std::span<const Ref> refs, const RunContext& c) {
-    args.y = c.f32(refs[0]);
-    args.x = c.f32(refs[1]);
-    args.table = c.f32(refs[2]);
+  step.operands = {{.rows = y}, {.rows = x}, {.rows = {.ref = table}}};
+  step.bind = [](RopeArgs& args, const Pointers& p) {
+    args.y = p[0];
+    args.x = p[1];
+    args.table = p[2];
   };
   divide_by_tokens(step, value, x.n_rows);
 }
@@ -105,15 +105,16 @@ void lower_set_rows(Lowering& l, Nodes nodes) {
   const ir::ValueId input = nodes.size() == 1 ? write.inputs[1] : l.graph.node(nodes[0]).inputs[0];
   const ir::Value& value = l.value(input);
   const auto layer = static_cast<size_t>(cache.layer_idx);
+  const Operand x = operand(l, input);
   KvWriteArgs args{
       .plane = cache.state_role == ir::StateRole::kv_k ? l.kv.storage().keys(layer) : l.kv.storage().values(layer),
-      .x_stride = value.shape[1] * value.shape[2]};
-  const Rows x = l.rows(input);
-  std::vector<Ref> refs = {Ref{}, x.ref};
+      .x_stride = value.shape[1] * x.rows.stride_elems,
+      .x_head_stride = x.rows.stride_elems};
+  std::vector<Operand> operands = {{}, x};
   if (nodes.size() > 1) {
     const ir::Node& rope = l.graph.node(nodes[nodes.size() - 2]);
     const HeadNorm norm = head_norm(l, nodes);
-    refs.push_back(rope_table(l, rope));
+    operands.push_back({.rows = {.ref = rope_table(l, rope)}});
     args.pairing = static_cast<RopePairing>(rope.attrs.integer(Attr::pairing));
     args.n_rot = rope.attrs.integer(Attr::n_rot);
     args.norm_weight = norm.weight;
@@ -122,13 +123,13 @@ void lower_set_rows(Lowering& l, Nodes nodes) {
   auto& step = l.add<RowStep<KvWriteArgs>>("kv_write");
   step.kernel = op_set(l.isa).kv_write;
   step.args = args;
-  step.refs = refs;
-  step.bind = [](KvWriteArgs& a, std::span<const Ref> r, const RunContext& c) {
-    a.slots = c.inputs.slots.data();
-    a.x = c.f32(r[1]);
-    if (r.size() > 2) a.rope_table = c.f32(r[2]);
+  step.operands = std::move(operands);
+  step.bind = [](KvWriteArgs& a, const Pointers& p) {
+    a.slots = p.context.inputs.slots.data();
+    a.x = p[1];
+    if (p.size() > 2) a.rope_table = p[2];
   };
-  divide_by_tokens(step, value, x.n_rows);
+  divide_by_tokens(step, value, x.rows.n_rows);
   step.writes_cache = true;
 }
 
@@ -137,8 +138,8 @@ bool supports_head_norm(const ir::Graph& graph, Nodes nodes) {
   const int other = fuse::other_operand(graph, graph.node(nodes[1]), norm.output);
   if (other < 0) return false;
   const ir::Value& weight = graph.value(graph.node(nodes[1]).inputs[static_cast<size_t>(other)]);
-  const ir::Value& x = graph.value(norm.inputs[0]);
-  return weight.kind == ir::ValueKind::weight && weight.shape.n_elements() == x.shape.row_elems() && x.is_contiguous();
+  const ir::Value &x = graph.value(norm.inputs[0]), &y = graph.value(graph.node(nodes[2]).output);
+  return weight.kind == ir::ValueKind::weight && weight.shape.n_elements() == x.shape.row_elems() && x.shape == y.shape;
 }
 
 // Long contexts are split only for few tokens: with many, the tokens themselves keep all threads busy.
@@ -194,12 +195,14 @@ AttentionShape attention_shape(Lowering& l, const ir::Node& node) {
   const ir::Value &q = l.value(node.inputs[0]), &k = l.value(node.inputs[1]);
   const auto layer = static_cast<size_t>(k.layer_idx);
   const int64_t n_head = q.shape[1], n_head_kv = k.shape[1], dv = l.value(node.output).shape[2];
-  AttentionShape shape{.q = l.rows(node.inputs[0]).ref,
+  const Rows queries = l.rows(node.inputs[0]);
+  AttentionShape shape{.q = queries.ref,
                        .y = l.rows(node.output).ref,
                        .n_tokens = q.shape[0],
                        .tiling = l.kv.tiling(n_head / n_head_kv),
                        .kv = &l.kv};
-  shape.args = {.q_stride = n_head * q.shape[2],
+  shape.args = {.q_stride = n_head * queries.stride_elems,
+                .q_head_stride = queries.stride_elems,
                 .y_stride = n_head * dv,
                 .n_head = n_head,
                 .keys = l.kv.storage().keys(layer),
@@ -207,6 +210,7 @@ AttentionShape attention_shape(Lowering& l, const ir::Node& node) {
                 .scale = static_cast<float>(node.attrs.number(Attr::scale)),
                 .softcap = static_cast<float>(node.attrs.number(Attr::softcap)),
                 .window = node.attrs.integer(Attr::window),
+                .chunk = node.attrs.integer(Attr::chunk),
                 .causal = node.attrs.integer(Attr::causal) != 0};
   if (node.inputs.size() > 5) shape.args.sinks = l.weights.at(l.value(node.inputs[5]).name).values.data();
   return shape;

@@ -14,7 +14,7 @@ bool overlap(const Ref& a, const Ref& b) {
 }
 
 bool same_place(const Ref& a, const Ref& b) {
-  return a.where == b.where && a.offset == b.offset && a.n_bytes == b.n_bytes;
+  return a.where == b.where && a.offset == b.offset && a.n_bytes == b.n_bytes && a.skip_elems == b.skip_elems;
 }
 
 // Row r of `a` and row r of `b` belong to the same thread.

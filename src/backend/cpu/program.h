@@ -20,6 +20,17 @@ struct Ref {
   enum class Where : uint8_t { none, arena, output } where = Where::none;
   uint64_t offset = 0;  // arena: bytes; output: index of the graph output, whose rows are contiguous
   uint64_t n_bytes = 0;
+  int64_t skip_elems = 0;  // output: f32 before the first element
+
+  // Further on by n f32.
+  Ref after(int64_t n) const {
+    Ref out = *this;
+    if (where == Where::output)
+      out.skip_elems += n;
+    else
+      out.offset += static_cast<uint64_t>(n) * sizeof(float);
+    return out;
+  }
 };
 
 struct RunContext {
@@ -29,7 +40,8 @@ struct RunContext {
 
   std::byte* bytes(const Ref& ref) const { return arena + ref.offset; }
   float* f32(const Ref& ref) const {
-    return ref.where == Ref::Where::output ? outputs[ref.offset].data() : reinterpret_cast<float*>(bytes(ref));
+    return ref.where == Ref::Where::output ? outputs[ref.offset].data() + ref.skip_elems
+                                           : reinterpret_cast<float*>(bytes(ref));
   }
 };
 

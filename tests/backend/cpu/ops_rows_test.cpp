@@ -54,7 +54,11 @@ TEST(CpuOps, NormAgainstF64) {
         const auto x = random_floats(static_cast<size_t>(kRows * n), 1), w = random_floats(static_cast<size_t>(n), 2);
         const auto add = random_floats(static_cast<size_t>(kRows * n), 3);
         const bool with_w = form == 1 || form == 3 || form == 5, with_add = form >= 2;
-        NormArgs a{.centred = centred, .eps = 1e-5f, .row_elems = n, .x = x.data(), .x_stride = n};
+        NormArgs a{.kind = centred ? NormKind::centred : NormKind::rms,
+                   .eps = 1e-5f,
+                   .row_elems = n,
+                   .x = x.data(),
+                   .x_stride = n};
         if (with_w) a.weight = w.data();
         if (with_add) a.addend = add.data();
         a.addend_stride = form >= 4 ? 0 : n;
@@ -93,16 +97,27 @@ TEST(CpuOps, FusedNormEqualsItsMembers) {
   for (bool centred : {false, true}) {
     const OpSet& ops = op_set(best_isa());
     std::vector<float> fused(x.size()), parts(x.size());
-    const NormArgs base{.centred = centred, .eps = 1e-6f, .row_elems = n, .x = x.data(), .x_stride = n, .y_stride = n};
+    const NormArgs base{.kind = centred ? NormKind::centred : NormKind::rms,
+                        .eps = 1e-6f,
+                        .row_elems = n,
+                        .x = x.data(),
+                        .x_stride = n,
+                        .y_stride = n};
     NormArgs a = base;
     a.weight = w.data(), a.addend = add.data(), a.addend_stride = n, a.y = fused.data();
     ops.norm(a, 0, kRows);
     a = base;
     a.y = parts.data();
     ops.norm(a, 0, kRows);
-    BinaryArgs b{.row_elems = n, .a = parts.data(), .a_stride = n, .b = w.data(), .y = parts.data(), .y_stride = n};
+    BinaryArgs b{.row_elems = n,
+                 .a = parts.data(),
+                 .a_stride = n,
+                 .b = w.data(),
+                 .n_b_rows = 1,
+                 .y = parts.data(),
+                 .y_stride = n};
     ops.mul(b, 0, kRows);
-    b.b = add.data(), b.b_stride = n;
+    b.b = add.data(), b.b_stride = n, b.n_b_rows = kNoRepeat;
     ops.add(b, 0, kRows);
     expect_same_bits(fused, parts, "fused norm");
   }
@@ -157,8 +172,8 @@ TEST(CpuOps, AddMulScale) {
 
 TEST(CpuOps, AddChainEqualsSeparateAdds) {
   for (int64_t n : {1, 16, 33, 576})
-    for (int n_inputs = 1; n_inputs <= AddChainArgs::kMax; ++n_inputs) {
-      AddChainArgs a{.n_inputs = n_inputs, .row_elems = n, .y_stride = n};
+    for (int n_inputs = 1; n_inputs <= ChainArgs::kMax; ++n_inputs) {
+      ChainArgs a{.n_inputs = n_inputs, .row_elems = n, .y_stride = n};
       std::vector<std::vector<float>> inputs;
       for (int k = 0; k < n_inputs; ++k) {
         inputs.push_back(random_floats(static_cast<size_t>(kRows * n), 20 + static_cast<uint32_t>(k)));
@@ -196,6 +211,12 @@ const Activation kActivations[] = {
     {UnaryKind::relu, [](double x) { return x > 0 ? x : 0; }, none, 0, 0},
     {UnaryKind::sigmoid, sigmoid, [](double x) { return x; }, 8, 4},
     {UnaryKind::tanh, [](double x) { return std::tanh(x); }, none, 8, 0},
+    {UnaryKind::softplus, [](double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }, none,
+     8, 0},
+    {UnaryKind::exp, [](double x) { return std::exp(x); }, none, 3, 0},
+    {UnaryKind::sqr, [](double x) { return x * x; }, none, 1, 0},
+    {UnaryKind::sqrt, [](double x) { return std::sqrt(x); }, none, 1, 0},
+    {UnaryKind::sin, [](double x) { return std::sin(x); }, none, 4, 0},
 };
 
 // Dense near 0, out to where everything saturates, tiny values, and values whose exp overflows or underflows.
@@ -224,6 +245,10 @@ TEST(CpuOps, ActivationsWithinTheirBounds) {
       });
       for (size_t i = 0; i < y.size(); ++i) {
         const double exact = f.exact(x[i]);
+        if (std::isnan(exact) || std::fabs(exact) > 0x1.fffffep127) {  // roots of negative numbers, exp beyond f32
+          ASSERT_FALSE(std::isfinite(y[i])) << "unary " << static_cast<int>(f.kind) << " of " << x[i];
+          continue;
+        }
         const double units = f.flat + f.slope * std::min(200.0, std::fabs(f.argument(x[i])));
         ASSERT_NEAR(y[i], exact, std::fabs(exact) * units * kUnit + std::fabs(x[i]) * 0x1p-126 + 0x1p-126)
             << "unary " << static_cast<int>(f.kind) << " of " << x[i];
@@ -232,11 +257,12 @@ TEST(CpuOps, ActivationsWithinTheirBounds) {
 }
 
 TEST(CpuOps, GluIsActivationTimesUp) {
-  const UnaryKind unary[] = {UnaryKind::relu, UnaryKind::gelu, UnaryKind::silu, UnaryKind::gelu_erf,
-                             UnaryKind::gelu_quick};
+  const UnaryKind unary[] = {UnaryKind::relu,       UnaryKind::gelu,   UnaryKind::silu,    UnaryKind::gelu_erf,
+                             UnaryKind::gelu_quick, UnaryKind::count_, UnaryKind::sigmoid, UnaryKind::softplus};
   static_assert(std::size(unary) == static_cast<size_t>(GluKind::count_));
   for (int64_t n : {1, 15, 16, 1536})
     for (size_t kind = 0; kind < std::size(unary); ++kind) {
+      if (unary[kind] == UnaryKind::count_) continue;                              // swiglu_oai, below
       const auto both = random_floats(static_cast<size_t>(kRows * n * 2), 40, 3);  // gate first, then up
       GluArgs g{.kind = static_cast<GluKind>(kind),
                 .row_elems = n,
@@ -258,6 +284,47 @@ TEST(CpuOps, GluIsActivationTimesUp) {
         ASSERT_EQ(y[static_cast<size_t>(i)],
                   act[static_cast<size_t>(i)] * both[static_cast<size_t>(i / n * 2 * n + n + i % n)]);
     }
+}
+
+// Each rounding of up + 1, the gated value and their product, and the activation's own bound.
+TEST(CpuOps, SwigluOaiWithinItsBound) {
+  const int64_t n = 97;
+  const auto gate = random_floats(kRows * n, 42, 4), up = random_floats(kRows * n, 43, 4);
+  GluArgs a{.kind = GluKind::swiglu_oai,
+            .row_elems = n,
+            .gate = gate.data(),
+            .gate_stride = n,
+            .up = up.data(),
+            .up_stride = n,
+            .y_stride = n,
+            .alpha = 1.702f,
+            .limit = 7};
+  const auto y = run_all(n, [a](const OpSet& ops, float* out, int64_t b, int64_t e) mutable {
+    a.y = out;
+    ops.glu(a, b, e);
+  });
+  for (size_t i = 0; i < y.size(); ++i) {
+    const double g = std::min(double{gate[i]}, 7.0), lane = std::clamp(double{up[i]}, -7.0, 7.0) + 1;
+    const double k = double{1.702f} * g, exact = lane * g * sigmoid(k);
+    ASSERT_NEAR(y[i], exact, (12 + 4 * std::fabs(k)) * kUnit * std::fabs(exact) + kUnit * std::fabs(g) * 0x1p-20);
+  }
+}
+
+TEST(CpuOps, SineOfLargeAndSpecialNumbers) {
+  std::vector<float> x = {65535.9f, 65536.0f, 65537.0f, 1e10f, -3e38f, 3.14159274f, -22 / 7.0f, 355.0f,
+                          0.0f,     -0.0f,    1e-40f,   kInf,  -kInf,  kNan,        100.0f};
+  MapArgs a{.row_elems = 3, .x = x.data(), .x_stride = 3, .y_stride = 3, .unary = UnaryKind::sin};
+  const auto y = run_all(3, [a](const OpSet& ops, float* out, int64_t b, int64_t e) mutable {
+    a.y = out;
+    ops.unary(a, b, e);
+  });
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double exact = std::sin(double{x[i]});
+    if (std::isnan(exact))
+      EXPECT_TRUE(std::isnan(y[i])) << x[i];
+    else
+      EXPECT_NEAR(y[i], exact, 4 * kUnit * std::fabs(exact) + 0x1p-46) << x[i];
+  }
 }
 
 TEST(CpuOps, SoftcapWithinItsBound) {
@@ -314,7 +381,12 @@ TEST(CpuOps, GetRowsEqualsTheCodec) {
         const auto x = random_floats(static_cast<size_t>(n), 50 + static_cast<uint32_t>(r));
         ASSERT_TRUE(encode_row(type, x.data(), n, nullptr, rows + static_cast<uint64_t>(r) * row_bytes));
       }
-      GetRowsArgs a{.type = type, .table = rows, .row_elems = n, .ids = ids, .y_stride = n};
+      GetRowsArgs a{.type = type,
+                    .table = rows,
+                    .row_elems = n,
+                    .row_bytes = static_cast<int64_t>(dtype_bytes(type, static_cast<uint64_t>(n))),
+                    .ids = ids,
+                    .y_stride = n};
       const auto y = run_all(n, [a](const OpSet& ops, float* out, int64_t b, int64_t e) mutable {
         a.y = out;
         ops.get_rows(a, b, e);

@@ -19,7 +19,8 @@ int64_t chunks_of(KeyRange keys) {
 KeyRange visible_keys(const AttentionArgs& args, int64_t token) {
   const int64_t position = args.positions[token];
   const int64_t n_keys = args.sequences[static_cast<size_t>(args.seq_ids[token])].n_keys;
-  const int64_t begin = args.window > 0 ? std::max<int64_t>(0, position - args.window + 1) : 0;
+  int64_t begin = args.window > 0 ? std::max<int64_t>(0, position - args.window + 1) : 0;
+  if (args.chunk > 0) begin = std::max(begin, position / args.chunk * args.chunk);
   const int64_t end = args.causal || args.window > 0 ? std::min(position + 1, n_keys) : n_keys;
   return {begin, std::max(begin, end)};
 }

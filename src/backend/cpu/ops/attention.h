@@ -30,14 +30,15 @@ struct AttentionTile {
 
 // y[t,h] = sum_j softmax_j(f(scale * q[t,h].k[j])) v[j] over the visible keys j of token t's sequence:
 //   window > 0   pos - window < j <= pos
+//   chunk > 0    pos / chunk * chunk <= j
 //   causal       j <= pos
 //   otherwise    all n_keys
 // f(s) = softcap * tanh(s / softcap), or s when softcap is 0. A sink adds exp(sink[h]) to the denominator. A token
 // that sees no key gets zeros. Keys outside a token's range are never read into its result, whatever they hold.
 struct AttentionArgs {
-  const float* q = nullptr;  // [n_tokens][n_head][head_dim of keys], heads contiguous
-  int64_t q_stride = 0;      // token to token, elements
-  float* y = nullptr;        // [n_tokens][n_head][head_dim of values], heads contiguous; must not overlap q
+  const float* q = nullptr;                 // [n_tokens][n_head][head_dim of keys]
+  int64_t q_stride = 0, q_head_stride = 0;  // elements, token to token; head to head, 0: heads are contiguous
+  float* y = nullptr;  // [n_tokens][n_head][head_dim of values], heads contiguous; must not overlap q
   int64_t y_stride = 0;
   int64_t n_head = 0;  // a multiple of the planes' n_head_kv
   KvPlane keys, values;
@@ -47,7 +48,7 @@ struct AttentionArgs {
   std::span<const AttentionTile> tiles;  // from make_attention_tiles for this n_head / n_head_kv
   const float* sinks = nullptr;          // [n_head] or null
   float scale = 1, softcap = 0;
-  int64_t window = 0;
+  int64_t window = 0, chunk = 0;
   bool causal = true;
 };
 

@@ -110,7 +110,7 @@ struct Attention {
         item.keys.begin = keys.begin < item.keys.begin ? keys.begin : item.keys.begin;
         item.keys.end = keys.end > item.keys.end ? keys.end : item.keys.end;
       }
-      const float* q = a.q + item.token(r) * a.q_stride + item.head(r) * item.dk;
+      const float* q = a.q + item.token(r) * a.q_stride + item.head(r) * (a.q_head_stride ? a.q_head_stride : item.dk);
       float* scaled = item.q + r * item.dk;
       for_vectors(item.dk, [&](int64_t i, int n) { R::store(scaled + i, V::mul(R::load(q + i, n), scale), n); });
     }

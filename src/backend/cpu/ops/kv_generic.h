@@ -15,12 +15,11 @@ struct KvRows {
 
   static void get_rows(const GetRowsArgs& a, int64_t begin, int64_t end) {
     if (a.type != DType::f32 && a.type != DType::f16 && a.type != DType::q8_0) return get_rows_any(a, begin, end);
-    const auto row_bytes = static_cast<int64_t>(dtype_bytes(a.type, static_cast<uint64_t>(a.row_elems)));
     for (int64_t r = begin; r < end; ++r) {
-      const std::byte* row = a.table + a.ids[r] * row_bytes;
+      const std::byte* row = a.row(r);
       float* y = a.y + r * a.y_stride;
       if (a.type == DType::f32)
-        std::memcpy(y, row, static_cast<size_t>(row_bytes));
+        std::memcpy(y, row, static_cast<size_t>(a.row_elems) * sizeof(float));
       else if (a.type == DType::f16)
         decode_f16(row, a.row_elems, y);
       else
@@ -51,7 +50,7 @@ struct KvRows {
     alignas(64) float head_row[kMaxHeadDim];
     for (int64_t item = begin; item < end; ++item) {
       const int64_t token = item / l.n_head_kv, head = item % l.n_head_kv;
-      const float* x = a.x + token * a.x_stride + head * l.head_dim;
+      const float* x = a.x + token * a.x_stride + head * (a.x_head_stride ? a.x_head_stride : l.head_dim);
       if (a.norm_weight) {
         R::norm_head(x, a.norm_weight, a.eps, l.head_dim, head_row);
         x = head_row;

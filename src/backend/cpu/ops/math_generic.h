@@ -5,6 +5,8 @@
 #include <cstdint>
 
 namespace tokamak::cpu {
+void sin_lanes(float* lanes);  // of 16 numbers, in place; in ops.cpp
+
 namespace {
 
 template <class V>
@@ -78,6 +80,45 @@ struct Math {
     const F fixed = V::fma(V::mul(lost, V::set1(-0.5f)), bell, bell);
     const F w = V::mul(V::mul(V::mul(a, V::set1(0.5f)), V::mul(t, p)), fixed);
     return V::sub(V::max(V::zero(), x), w);
+  }
+
+  static F sqr(F x) { return V::mul(x, x); }
+
+  // max(x, 0) + log(1 + exp(-|x|)): within 8 u. log(1 + t) = 2 artanh(s), s = t / (2 + t) <= 1/3, by its series up to
+  // s^17; truncation below 2e-10 of the sum. NaN stays NaN.
+  static F softplus(F x) {
+    const F t = exp(V::mul(V::abs(x), V::set1(-1.0f)));
+    const F s = V::div(t, V::add(t, V::set1(2.0f))), square = V::mul(s, s);
+    F p = V::set1(2.0f / 17);
+    for (float odd : {15.0f, 13.0f, 11.0f, 9.0f, 7.0f, 5.0f, 3.0f}) p = V::fma(p, square, V::set1(2.0f / odd));
+    p = V::fma(V::mul(p, square), s, V::add(s, s));
+    return V::add(V::max(V::zero(), x), p);
+  }
+
+  // Within 4 u of the result plus 2^-46 absolute for |x| <= kSinLimit, beyond that rounded from f64. x = n pi + r with
+  // pi in three parts; sin r by Taylor's series up to r^15, truncation below 1e-11.
+  static constexpr float kSinLimit = 65536.0f;
+  static F sin(F x) {
+    if (V::max_lane(V::max(V::abs(x), V::zero())) > kSinLimit) return sin_of_large(x);
+    const F n = V::round(V::mul(x, V::set1(0x1.45f306p-2f)));
+    F r = V::fnma(n, V::set1(0x1.921fb6p+1f), x);
+    r = V::fnma(n, V::set1(-0x1.777a5cp-24f), r);
+    r = V::fnma(n, V::set1(-0x1.ee59dap-49f), r);
+    const F square = V::mul(r, r);
+    F p = V::set1(-1.0f / 1307674368000.0f);
+    for (float c :
+         {1.0f / 6227020800.0f, -1.0f / 39916800.0f, 1.0f / 362880.0f, -1.0f / 5040.0f, 1.0f / 120.0f, -1.0f / 6.0f})
+      p = V::fma(p, square, V::set1(c));
+    const F y = V::fma(V::mul(p, square), r, r);
+    // n is odd exactly where n / 2 is rounded: then the sign turns.
+    const F odd = V::abs(V::fnma(V::round(V::mul(n, V::set1(0.5f))), V::set1(2.0f), n));
+    return V::mul(y, V::fnma(odd, V::set1(2.0f), V::set1(1.0f)));
+  }
+  static F sin_of_large(F x) {
+    float lanes[16];
+    V::store(lanes, x);
+    sin_lanes(lanes);
+    return V::load(lanes);
   }
 
   // cap * tanh(x / cap); inverse = 1 / cap.

@@ -1,5 +1,7 @@
 #include "backend/cpu/ops/ops.h"
 
+#include <cmath>
+
 #include "backend/cpu/ops/op_sets.h"
 #include "base/check.h"
 #include "quant/codec.h"
@@ -30,16 +32,29 @@ struct KernelRow {
 template <size_t n>
 using Labels = std::array<std::string_view, n>;
 
-constexpr Labels<6> kNorm = {"RMS_NORM", "RMS_NORM+MUL", "RMS_NORM+MUL+ADD", "NORM", "NORM+MUL", "NORM+MUL+ADD"};
-constexpr Labels<1> kAdd = {"ADD"}, kMul = {"MUL"}, kScale = {"SCALE"}, kSoftcap = {"SCALE+UNARY+SCALE"};
-constexpr Labels<1> kUnary = {"UNARY"}, kGlu = {"GLU"}, kGetRows = {"GET_ROWS"}, kCopy = {"CPY"};
-constexpr Labels<1> kAttention = {"FLASH_ATTN_EXT"};
+constexpr Labels<7> kNorm = {"RMS_NORM", "RMS_NORM+MUL", "RMS_NORM+MUL+ADD", "NORM",
+                             "NORM+MUL", "NORM+MUL+ADD", "L2_NORM"};
+constexpr Labels<1> kAdd = {"ADD"}, kSub = {"SUB"}, kMul = {"MUL"}, kDiv = {"DIV"}, kScale = {"SCALE"};
+constexpr Labels<1> kClamp = {"CLAMP"}, kSoftcap = {"SCALE+TANH+SCALE"}, kUnary = {"UNARY"}, kReluSqr = {"RELU+SQR"};
+constexpr Labels<2> kGlu = {"GLU", "SILU|SIGMOID|SOFTPLUS +MUL"};
+constexpr Labels<1> kSnake = {"MUL+SIN+SQR+MUL+ADD"}, kGetRows = {"GET_ROWS"}, kCopy = {"CONT"};
+constexpr Labels<1> kAttention = {"FLASH_ATTN_EXT"}, kSoftMax = {"SOFT_MAX"}, kSumRows = {"SUM_ROWS"};
+constexpr Labels<1> kArgsort = {"ARGSORT"}, kMaskGroups = {"MASK_GROUPS"}, kAddId = {"ADD_ID"};
+constexpr Labels<2> kSsmConv = {"SSM_CONV", "SSM_CONV(+ADD)+SILU"};
+constexpr Labels<2> kConvState = {"SSM_CONV_STATE", "SSM_CONV_STATE+CPY"};
+constexpr Labels<2> kDeltaNet = {"GATED_DELTA_NET", "GATED_DELTA_NET+CPY"};
 constexpr Labels<6> kAddChain = {"ADD+ADD",
                                  "ADD+ADD+ADD",
                                  "ADD+ADD+ADD+ADD",
                                  "ADD+ADD+ADD+ADD+ADD",
                                  "ADD+ADD+ADD+ADD+ADD+ADD",
                                  "ADD+ADD+ADD+ADD+ADD+ADD+ADD"};
+constexpr Labels<6> kMulChain = {"MUL+MUL",
+                                 "MUL+MUL+MUL",
+                                 "MUL+MUL+MUL+MUL",
+                                 "MUL+MUL+MUL+MUL+MUL",
+                                 "MUL+MUL+MUL+MUL+MUL+MUL",
+                                 "MUL+MUL+MUL+MUL+MUL+MUL+MUL"};
 constexpr Labels<2> kRope = {"ROPE", "RMS_NORM+MUL+ROPE"};
 constexpr Labels<3> kKvWrite = {"SET_ROWS", "ROPE+VIEW+SET_ROWS", "RMS_NORM+MUL+ROPE+VIEW+SET_ROWS"};
 
@@ -47,18 +62,32 @@ constexpr Labels<3> kKvWrite = {"SET_ROWS", "ROPE+VIEW+SET_ROWS", "RMS_NORM+MUL+
 constexpr auto kKernels = std::to_array<KernelRow>({
     {"norm_f32", kNorm},
     {"add_f32", kAdd},
+    {"sub_f32", kSub},
     {"mul_f32", kMul},
+    {"div_f32", kDiv},
     {"add_chain_f32", kAddChain},
+    {"mul_chain_f32", kMulChain},
     {"scale_f32", kScale},
+    {"clamp_f32", kClamp},
     {"softcap_f32", kSoftcap},
     {"unary_f32", kUnary},
+    {"relu_sqr_f32", kReluSqr},
     {"glu_f32", kGlu},
+    {"snake_f32", kSnake},
     {"rope_f32", kRope},
     {"kv_write", kKvWrite},
     {"get_rows", kGetRows},
     {"copy_rows", kCopy},
     {"flash_attn", kAttention},
     {"flash_attn_merge", kAttention},
+    {"soft_max_f32", kSoftMax},
+    {"sum_rows_f32", kSumRows},
+    {"argsort", kArgsort},
+    {"mask_groups", kMaskGroups},
+    {"add_id_f32", kAddId},
+    {"ssm_conv_f32", kSsmConv},
+    {"ssm_conv_state", kConvState},
+    {"gated_delta_net_f32", kDeltaNet},
 });
 static_assert(sizeof(OpSet) == kKernels.size() * sizeof(void (*)()));
 
@@ -80,9 +109,11 @@ std::vector<KernelName> op_kernel_names() {
 }
 
 void get_rows_any(const GetRowsArgs& a, int64_t begin, int64_t end) {
-  const auto row_bytes = static_cast<int64_t>(dtype_bytes(a.type, static_cast<uint64_t>(a.row_elems)));
-  for (int64_t r = begin; r < end; ++r)
-    decode_row(a.type, a.table + a.ids[r] * row_bytes, a.row_elems, a.y + r * a.y_stride);
+  for (int64_t r = begin; r < end; ++r) decode_row(a.type, a.row(r), a.row_elems, a.y + r * a.y_stride);
+}
+
+void sin_lanes(float* lanes) {
+  for (int i = 0; i < 16; ++i) lanes[i] = static_cast<float>(std::sin(double{lanes[i]}));
 }
 
 }  // namespace tokamak::cpu

@@ -22,8 +22,11 @@ std::vector<double> rope_frequencies(const RopeParams& p, std::span<const float>
   };
   double low = 0, high = 1;
   if (p.ext_factor != 0) {
-    low = std::max(0.0, std::floor(pair_of_turns(p.beta_fast)));
-    high = std::min(n_rot - 1, std::ceil(pair_of_turns(p.beta_slow)));
+    low = pair_of_turns(p.beta_fast);
+    high = pair_of_turns(p.beta_slow);
+    if (p.round_range) low = std::floor(low), high = std::ceil(high);
+    low = std::max(0.0, low);
+    high = std::min(n_rot - 1, high);
   }
   std::vector<double> out(static_cast<size_t>(p.n_rot / 2));
   for (size_t i = 0; i < out.size(); ++i) {

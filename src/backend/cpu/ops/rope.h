@@ -14,7 +14,8 @@ struct RopeParams {
   int64_t n_rot = 0;  // rotated dimensions, the first ones; even (CHECKed)
   RopePairing pairing = RopePairing::norm;
   double theta = 10000, freq_scale = 1, ext_factor = 0, attn_factor = 1, beta_fast = 32, beta_slow = 1;
-  int64_t n_ctx_orig = 0;  // tokens; used with ext_factor != 0
+  int64_t n_ctx_orig = 0;   // tokens; used with ext_factor != 0
+  bool round_range = true;  // YaRN: the correction range is whole pairs
   friend bool operator==(const RopeParams&, const RopeParams&) = default;
 };
 

@@ -51,19 +51,22 @@ struct Rows {
     return V::sum(V::add(V::add(s0, s1), V::add(s2, s3)));
   }
 
+  static float square_sum(const float* x, int64_t n) {
+    return sum_row(x, n, [](F s, F v, int) { return V::fma(v, v, s); });
+  }
   static float inverse_root(float square_sum, int64_t n, float eps) {
     return 1.0f / std::sqrt(square_sum / static_cast<float>(n) + eps);
   }
-  static float rms_factor(const float* x, int64_t n, float eps) {
-    return inverse_root(sum_row(x, n, [](F s, F v, int) { return V::fma(v, v, s); }), n, eps);
-  }
+  static float rms_factor(const float* x, int64_t n, float eps) { return inverse_root(square_sum(x, n), n, eps); }
+  // Of r rows that repeat every n; no division where nothing repeats.
+  static int64_t repeated(int64_t r, int64_t n) { return r < n ? r : r % n; }
 
   static void norm(const NormArgs& a, int64_t begin, int64_t end) {
     const int64_t n = a.row_elems;
     for (int64_t r = begin; r < end; ++r) {
       const float* x = a.x + r * a.x_stride;
       float mean = 0, factor;
-      if (a.centred) {
+      if (a.kind == NormKind::centred) {
         mean = sum_row(x, n, [](F s, F v, int) { return V::add(s, v); }) / static_cast<float>(n);
         const F m = V::set1(mean);
         const float square = sum_row(x, n, [m](F s, F v, int lanes) {
@@ -73,18 +76,22 @@ struct Rows {
         });
         factor = inverse_root(square, n, a.eps);
       } else {
-        factor = rms_factor(x, n, a.eps);
+        factor = a.kind == NormKind::rms ? rms_factor(x, n, a.eps) : 1.0f / std::sqrt(square_sum(x, n) + a.eps);
       }
-      scale_row(a, x, mean, factor, a.addend ? a.addend + r * a.addend_stride : nullptr, a.y + r * a.y_stride);
+      scale_row(a, r, mean, factor);
     }
   }
-  static void scale_row(const NormArgs& a, const float* x, float mean, float factor, const float* addend, float* y) {
+  static void scale_row(const NormArgs& a, int64_t r, float mean, float factor) {
+    const float* x = a.x + r * a.x_stride;
+    const float* weight = a.weight ? a.weight + repeated(r, a.n_weight_rows) * a.weight_stride : nullptr;
+    const float* addend = a.addend ? a.addend + repeated(r, a.n_addend_rows) * a.addend_stride : nullptr;
+    float* y = a.y + r * a.y_stride;
     const F m = V::set1(mean), f = V::set1(factor);
     for_vectors(a.row_elems, [&](int64_t i, int n) {
       F v = load(x + i, n);
-      if (a.centred) v = V::sub(v, m);
+      if (a.kind == NormKind::centred) v = V::sub(v, m);
       v = V::mul(v, f);
-      if (a.weight) v = V::mul(v, load(a.weight + i, n));
+      if (weight) v = V::mul(v, load(weight + i, n));
       if (addend) v = V::add(v, load(addend + i, n));
       store(y + i, v, n);
     });
@@ -93,27 +100,47 @@ struct Rows {
   template <class Op>
   static void binary(const BinaryArgs& a, int64_t begin, int64_t end, Op op) {
     for (int64_t r = begin; r < end; ++r) {
-      const float *x = a.a + r * a.a_stride, *b = a.b + r * a.b_stride;
+      const float *x = a.a + r * a.a_stride, *b = a.b + repeated(r, a.n_b_rows) * a.b_stride;
       float* y = a.y + r * a.y_stride;
-      for_vectors(a.row_elems, [&](int64_t i, int n) { store(y + i, op(load(x + i, n), load(b + i, n)), n); });
+      if (a.b_is_number) {
+        const F number = V::set1(*b);
+        for_vectors(a.row_elems, [&](int64_t i, int n) { store(y + i, op(load(x + i, n), number), n); });
+      } else {
+        for_vectors(a.row_elems, [&](int64_t i, int n) { store(y + i, op(load(x + i, n), load(b + i, n)), n); });
+      }
     }
   }
   static void add(const BinaryArgs& a, int64_t begin, int64_t end) {
     binary(a, begin, end, [](F x, F b) { return V::add(x, b); });
   }
+  static void sub(const BinaryArgs& a, int64_t begin, int64_t end) {
+    binary(a, begin, end, [](F x, F b) { return V::sub(x, b); });
+  }
   static void mul(const BinaryArgs& a, int64_t begin, int64_t end) {
     binary(a, begin, end, [](F x, F b) { return V::mul(x, b); });
   }
-  static void add_chain(const AddChainArgs& a, int64_t begin, int64_t end) {
+  static void div(const BinaryArgs& a, int64_t begin, int64_t end) {
+    binary(a, begin, end, [](F x, F b) { return V::div(x, b); });
+  }
+  template <class Op>
+  static void chain(const ChainArgs& a, int64_t begin, int64_t end, Op op) {
     for (int64_t r = begin; r < end; ++r) {
+      const float* x[ChainArgs::kMax];
+      for (size_t k = 0; k < static_cast<size_t>(a.n_inputs); ++k)
+        x[k] = a.x[k] + repeated(r, a.n_x_rows[k]) * a.x_stride[k];
       float* y = a.y + r * a.y_stride;
       for_vectors(a.row_elems, [&](int64_t i, int n) {
-        F s = load(a.x[0] + r * a.x_stride[0] + i, n);
-        for (size_t k = 1; k < static_cast<size_t>(a.n_inputs); ++k)
-          s = V::add(s, load(a.x[k] + r * a.x_stride[k] + i, n));
+        F s = load(x[0] + i, n);
+        for (size_t k = 1; k < static_cast<size_t>(a.n_inputs); ++k) s = op(s, load(x[k] + i, n));
         store(y + i, s, n);
       });
     }
+  }
+  static void add_chain(const ChainArgs& a, int64_t begin, int64_t end) {
+    chain(a, begin, end, [](F x, F b) { return V::add(x, b); });
+  }
+  static void mul_chain(const ChainArgs& a, int64_t begin, int64_t end) {
+    chain(a, begin, end, [](F x, F b) { return V::mul(x, b); });
   }
 
   template <class Op>
@@ -127,6 +154,13 @@ struct Rows {
   static void scale(const MapArgs& a, int64_t begin, int64_t end) {
     const F s = V::set1(a.scale), bias = V::set1(a.bias);
     map(a, begin, end, [s, bias](F x) { return V::fma(s, x, bias); });
+  }
+  static void clamp(const MapArgs& a, int64_t begin, int64_t end) {
+    const F low = V::set1(a.low), high = V::set1(a.high);
+    map(a, begin, end, [low, high](F x) { return V::min(high, V::max(low, x)); });
+  }
+  static void relu_sqr(const MapArgs& a, int64_t begin, int64_t end) {
+    map(a, begin, end, [](F x) { return A::sqr(A::relu(x)); });
   }
   static void softcap(const MapArgs& a, int64_t begin, int64_t end) {
     const float cap = a.cap, inverse = 1 / a.cap;
@@ -148,34 +182,69 @@ struct Rows {
         return map(a, begin, end, [](F x) { return A::sigmoid(x); });
       case UnaryKind::tanh:
         return map(a, begin, end, [](F x) { return A::tanh(x); });
+      case UnaryKind::softplus:
+        return map(a, begin, end, [](F x) { return A::softplus(x); });
+      case UnaryKind::exp:
+        return map(a, begin, end, [](F x) { return A::exp(x); });
+      case UnaryKind::sqr:
+        return map(a, begin, end, [](F x) { return A::sqr(x); });
+      case UnaryKind::sqrt:
+        return map(a, begin, end, [](F x) { return V::sqrt(x); });
+      case UnaryKind::sin:
+        return map(a, begin, end, [](F x) { return A::sin(x); });
       case UnaryKind::count_:
         break;
     }
   }
 
-  template <class Act>
-  static void gate(const GluArgs& a, int64_t begin, int64_t end, Act act) {
+  template <class Gated>
+  static void gate(const GluArgs& a, int64_t begin, int64_t end, Gated gated) {
     for (int64_t r = begin; r < end; ++r) {
       const float *g = a.gate + r * a.gate_stride, *up = a.up + r * a.up_stride;
       float* y = a.y + r * a.y_stride;
-      for_vectors(a.row_elems,
-                  [&](int64_t i, int n) { store(y + i, V::mul(act(load(g + i, n)), load(up + i, n)), n); });
+      for_vectors(a.row_elems, [&](int64_t i, int n) { store(y + i, gated(load(g + i, n), load(up + i, n)), n); });
     }
+  }
+  // Within (12 + 4 |alpha gate|) u.
+  static void swiglu_oai(const GluArgs& a, int64_t begin, int64_t end) {
+    const F minus_alpha = V::set1(-a.alpha), limit = V::set1(a.limit), minus_limit = V::set1(-a.limit);
+    gate(a, begin, end, [=](F g, F up) {
+      g = V::min(limit, g);  // NaN stays NaN
+      up = V::min(limit, V::max(minus_limit, up));
+      return V::mul(V::add(up, V::set1(1.0f)), A::gated(g, V::mul(minus_alpha, g)));
+    });
   }
   static void glu(const GluArgs& a, int64_t begin, int64_t end) {
     switch (a.kind) {
       case GluKind::reglu:
-        return gate(a, begin, end, [](F x) { return A::relu(x); });
+        return gate(a, begin, end, [](F g, F up) { return V::mul(A::relu(g), up); });
       case GluKind::geglu:
-        return gate(a, begin, end, [](F x) { return A::gelu(x); });
+        return gate(a, begin, end, [](F g, F up) { return V::mul(A::gelu(g), up); });
       case GluKind::swiglu:
-        return gate(a, begin, end, [](F x) { return A::silu(x); });
+        return gate(a, begin, end, [](F g, F up) { return V::mul(A::silu(g), up); });
       case GluKind::geglu_erf:
-        return gate(a, begin, end, [](F x) { return A::gelu_erf(x); });
+        return gate(a, begin, end, [](F g, F up) { return V::mul(A::gelu_erf(g), up); });
       case GluKind::geglu_quick:
-        return gate(a, begin, end, [](F x) { return A::gelu_quick(x); });
+        return gate(a, begin, end, [](F g, F up) { return V::mul(A::gelu_quick(g), up); });
+      case GluKind::swiglu_oai:
+        return swiglu_oai(a, begin, end);
+      case GluKind::sigmoid_mul:
+        return gate(a, begin, end, [](F g, F up) { return V::mul(A::sigmoid(g), up); });
+      case GluKind::softplus_mul:
+        return gate(a, begin, end, [](F g, F up) { return V::mul(A::softplus(g), up); });
       case GluKind::count_:
         break;
+    }
+  }
+  static void snake(const SnakeArgs& s, int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const float* x = s.x + r * s.x_stride;
+      float* y = s.y + r * s.y_stride;
+      const F a = V::set1(s.a[r]), b = V::set1(s.b[r]);
+      for_vectors(s.row_elems, [&](int64_t i, int n) {
+        const F v = load(x + i, n);
+        store(y + i, V::add(V::mul(A::sqr(A::sin(V::mul(v, a))), b), v), n);
+      });
     }
   }
 
@@ -208,7 +277,7 @@ struct Rows {
   static void rope(const RopeArgs& a, int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
       const int64_t token = item / a.n_head, head = item % a.n_head;
-      const float* x = a.x + token * a.x_stride + head * a.head_dim;
+      const float* x = a.x + token * a.x_stride + head * (a.x_head_stride ? a.x_head_stride : a.head_dim);
       float* y = a.y + token * a.y_stride + head * a.head_dim;
       if (a.norm_weight) norm_head(x, a.norm_weight, a.eps, a.head_dim, y);
       rotate(a.norm_weight ? y : x, a.table + token * 2 * a.n_rot, a.pairing, a.n_rot, a.head_dim, y);

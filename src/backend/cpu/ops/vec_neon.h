@@ -70,6 +70,9 @@ struct VecNeon {
   static F div(F a, F b) {
     return map([&](int i) { return vdivq_f32(a.q[i], b.q[i]); });
   }
+  static F sqrt(F a) {
+    return map([&](int i) { return vsqrtq_f32(a.q[i]); });
+  }
   static F fma(F a, F b, F c) {
     return map([&](int i) { return vfmaq_f32(c.q[i], a.q[i], b.q[i]); });
   }

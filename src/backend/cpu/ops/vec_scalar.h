@@ -70,6 +70,9 @@ struct VecScalar {
   static F div(const F& a, const F& b) {
     return map([&](int i) { return a.v[i] / b.v[i]; });
   }
+  static F sqrt(const F& a) {
+    return map([&](int i) { return std::sqrt(a.v[i]); });
+  }
   static F fma(const F& a, const F& b, const F& c) {  // a * b + c
     return map([&](int i) { return std::fma(a.v[i], b.v[i], c.v[i]); });
   }

@@ -1,0 +1,65 @@
+// Arguments of the routing kernels: from router logits to the chosen experts and their weights. Strides count elements.
+#pragma once
+
+#include <cstdint>
+
+namespace tokamak::cpu {
+
+// SOFT_MAX: y = exp(x - max) / sum exp(x - max); item = row. In place: x.
+struct SoftMaxArgs {
+  int64_t row_elems = 0;
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+};
+
+// SUM_ROWS: y[r] = sum of row r; item = row.
+struct SumRowsArgs {
+  int64_t row_elems = 0;
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  float* y = nullptr;
+};
+
+// ARGSORT: indices by falling value, the lower index first among equals, NaN last; item = row.
+struct ArgsortArgs {
+  int64_t row_elems = 0;
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  int32_t* y = nullptr;
+  int64_t y_stride = 0;
+};
+
+// MASK_GROUPS: experts outside the n_group_used best groups become -inf; item = row. A group of row_elems / n_group
+// neighbours counts as the sum of its n_best (1 or 2) largest.
+struct MaskGroupsArgs {
+  int64_t row_elems = 0;
+  int64_t n_group = 1, n_group_used = 1, n_best = 1;
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+};
+
+// ADD_ID: y[t, i] = a[t, i] + b[ids[t, i]]; item = t * n_used + i. In place: a.
+struct AddIdArgs {
+  int64_t row_elems = 0, n_used = 1;
+  const float* a = nullptr;
+  int64_t a_stride = 0;
+  const float* b = nullptr;  // [n_expert][row_elems]
+  int64_t b_stride = 0;
+  const int32_t* ids = nullptr;
+  int64_t ids_stride = 0;  // token to token
+  float* y = nullptr;
+  int64_t y_stride = 0;
+};
+
+// Whether a value comes before another in falling order: NaN last, as ARGSORT has it.
+inline bool ranks_before(float a, float b) { return a > b || (b != b && a == a); }
+
+// In plain C++ for all instruction sets: they compare and move, and do no arithmetic worth a vector. routing.cpp.
+void argsort_rows(const ArgsortArgs& args, int64_t begin, int64_t end);
+void mask_groups_rows(const MaskGroupsArgs& args, int64_t begin, int64_t end);
+
+}  // namespace tokamak::cpu
