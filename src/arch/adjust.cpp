@@ -58,6 +58,13 @@ Result<void> adjust_windows(const GgufFile& file, Hparams& hp) {
   return add_windows(file, hp, 0);
 }
 
+Result<void> adjust_phi3(const GgufFile& file, Hparams& hp) {
+  if (keys_of(file, hp).has(kPattern)) return adjust_windows(file, hp);
+  const int64_t window = TRY(keys_of(file, hp).count_or(kWindow, 0, kMaxContext));
+  for (LayerHparams& layer : hp.layers) layer.window = window;
+  return {};
+}
+
 Result<void> adjust_smollm3(const GgufFile& file, Hparams& hp) {
   TRY(adjust_windows(file, hp));
   for (size_t i = 0; i < hp.layers.size(); ++i) hp.layers[i].use_rope = (i + 1) % 4 != 0;

@@ -13,6 +13,8 @@ Result<std::vector<bool>> local_layers(const GgufFile& file, const Hparams& hpar
 // Sliding windows of the layers that attention.sliding_window_pattern marks. Without that key attention is full, even
 // where attention.sliding_window is given: such files come from converters that only copy the number.
 Result<void> adjust_windows(const GgufFile& file, Hparams& hparams);
+// A window on all layers, unless a pattern says which.
+Result<void> adjust_phi3(const GgufFile& file, Hparams& hparams);
 // adjust_windows, and: every fourth layer has no rope; no key says so.
 Result<void> adjust_smollm3(const GgufFile& file, Hparams& hparams);
 // Queries grow with the position: attention.temperature_scale and rope.scaling.original_context_length.

@@ -7,6 +7,7 @@
 
 #include "arch/architectures.h"
 #include "arch/hparams_parts.h"
+#include "base/settings.h"
 
 namespace tokamak::arch {
 
@@ -59,12 +60,14 @@ Result<int64_t> read_n_vocab(const GgufFile& file) {
 Result<const ArchitectureRow*> find_family(const GgufFile& file) {
   const std::string_view name = TRY(file.architecture());
   if (const ArchitectureRow* row = find_architecture(name)) return row;
-  std::string known;
-  for (const ArchitectureRow& row : architectures()) known += (known.empty() ? "" : ", ") + std::string(row.name);
+  std::vector<std::string_view> known;
+  for (const ArchitectureRow& row : architectures()) known.push_back(row.name);
+  const std::string_view near = nearest_name(name, known);
   return Error{.code = ErrorCode::unsupported,
                .what = fmt::format("model family '{}' is not supported", name),
                .where = "general.architecture",
-               .hint = "supported: " + known};
+               .hint = fmt::format("{} families are, {}; all are in docs/reference/architectures.md", known.size(),
+                                   near.empty() ? "llama among them" : fmt::format("the nearest is '{}'", near))};
 }
 
 Result<void> read_scales(const Keys& keys, Hparams& hp) {
