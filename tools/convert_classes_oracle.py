@@ -247,7 +247,8 @@ def add_tensors(out, arch, cfg, prefix, name, ending, values):
     if name == "DOWN_EXPS":
         return put("ffn_down_exps", values.swapaxes(1, 2) if transposed else values, ".weight")
     if name in ("ffn_down_exps", "exp_probs_b"):
-        return put(name, values.reshape(-1) if name == "exp_probs_b" else values, ".bias")
+        end = "" if name == "exp_probs_b" and arch == "hy_v3" else ".bias"
+        return put(name, values.reshape(-1) if name == "exp_probs_b" else values, end)
     if name == "ffn_gate_inp_shexp":
         return put(name, values.reshape(-1))
     if name == "QKVZ":

@@ -37,6 +37,12 @@ constexpr CheckpointTensor selection_bias(std::string_view hf) {
   return {.hf = hf, .gguf = "blk.{}.exp_probs_b", .rows = Dim::n_expert, .bare = true, .ending = ".bias"};
 }
 
+// Files of some families call it so.
+constexpr CheckpointTensor unsuffixed(CheckpointTensor row) {
+  row.ending = "";
+  return row;
+}
+
 // One tensor per expert, or what transformers 5 keeps in memory.
 inline constexpr auto kExpertTensors =
     rows(gate_experts("model.layers.{}.mlp.experts.{}.gate_proj"),

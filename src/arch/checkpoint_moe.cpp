@@ -27,11 +27,11 @@ constexpr auto kGlm4Moe = join(
     expert_layers(kRouter, rows(selection_bias("model.layers.{}.mlp.gate.e_score_correction_bias")), kExpertTensors,
                   kSharedExperts),
     kEnd);
-constexpr auto kHyV3 = join(
-    rows(kEmbedding), kHeadNormAttention, rows(kFfnNorm), kDenseLayers,
-    expert_layers(rows(router("model.layers.{}.mlp.router.gate"), selection_bias("model.layers.{}.mlp.expert_bias")),
-                  kExpertTensors, kSharedMlp),
-    kEnd);
+constexpr auto kHyV3 = join(rows(kEmbedding), kHeadNormAttention, rows(kFfnNorm), kDenseLayers,
+                            expert_layers(rows(router("model.layers.{}.mlp.router.gate"),
+                                               unsuffixed(selection_bias("model.layers.{}.mlp.expert_bias"))),
+                                          kExpertTensors, kSharedMlp),
+                            kEnd);
 constexpr auto kErnieMoe =
     join(rows(kEmbedding), kAttention, rows(kFfnNorm), kDenseLayers,
          expert_layers(kRouter, rows(selection_bias("model.layers.{}.mlp.moe_statics.e_score_correction_bias")),

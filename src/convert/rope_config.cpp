@@ -152,7 +152,7 @@ Result<void> add_longrope(const ConfigReader& config, const RopeSection& rope, M
   const double usual = factor <= 1 || original <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original));
   const double magnitude = TRY(r.number("attention_factor", 1e-6, 1e3)).value_or(usual);
   model.add("rope.scaling.type", std::string("longrope"));
-  model.add("rope.scaling.factor", static_cast<float>(factor));
+  // No factor: other engines would divide the positions by it besides.
   model.add("rope.scaling.original_context_length", static_cast<uint32_t>(original));
   model.add("rope.scaling.attn_factor", static_cast<float>(magnitude));
   model.rope_factors.push_back({"rope_factors_long.weight", TRY(factor_list(rope, "long_factor", model))});
@@ -194,9 +194,12 @@ Result<double> scaled_theta(const RopeSection& rope, const ModelConfig& model) {
 
 // Queries grow with the position.
 Result<void> read_temperature(const ConfigReader& config, const RopeSection& rope, ModelConfig& model) {
-  // Mistral: the length is rope.scaling.original_context_length.
-  if (const auto beta = TRY(rope.reader.number("llama_4_scaling_beta", 0, 1e6)))
+  if (const auto beta = TRY(rope.reader.number("llama_4_scaling_beta", 0, 1e6))) {
+    const auto length =
+        TRY(rope.reader.integer("original_max_position_embeddings", 1, static_cast<int64_t>(kMaxContext)));
     model.add("attention.temperature_scale", static_cast<float>(*beta));
+    model.add("attention.temperature_length", static_cast<uint32_t>(length.value_or(model.n_ctx)));
+  }
   if (model.family->windows != arch::Windows::chunks) return {};
   const auto with_default = [&](std::string_view field) -> Result<double> {
     double fallback = 0;
