@@ -39,7 +39,7 @@ constexpr auto kArchitectures = std::to_array<ArchitectureRow>({
     {.name = "ernie4_5", .models = "ERNIE 4.5 dense", .pairing = kPairs},
     {.name = "hunyuan-dense", .models = "Hunyuan dense", .qk_norm_after_rope = true},
     {.name = "phi3", .models = "Phi-3, Phi-4", .adjust = adjust_phi3},
-    {.name = "gpt2", .models = "GPT-2", .norm = layer, .act = gelu},
+    {.name = "gpt2", .models = "GPT-2", .rope = false, .norm = layer, .act = gelu},
     {.name = "gptneox", .models = "GPT-NeoX, Pythia", .norm = layer, .act = gelu_erf, .adjust = adjust_gptneox},
     {.name = "stablelm", .models = "StableLM", .norm = layer, .adjust = adjust_stablelm},
     {.name = "falcon", .models = "Falcon", .norm = layer, .act = gelu_erf, .adjust = adjust_parallel},

@@ -23,6 +23,7 @@ Result<void> read_yarn(const Keys& keys, ir::RopeParams& rope, Hparams& hp, doub
       break;
     case Yarn::mistral:
       rope.attn_factor *= (1 + 0.1 * growth) / (1 + 0.1 * multiplier * growth);
+      if (hp.family->mla) hp.attention_scale *= (1 + 0.1 * multiplier * growth) * (1 + 0.1 * multiplier * growth);
       break;
     case Yarn::deepseek:
       hp.attention_scale *= (1 + multiplier * growth) * (1 + multiplier * growth);
@@ -56,6 +57,7 @@ Result<void> read_rope_scaling(const Keys& keys, ir::RopeParams& rope, Hparams& 
 
 Result<ir::RopeParams> read_rope(const Keys& keys, Hparams& hp) {
   ir::RopeParams rope{.pairing = hp.family->pairing};
+  if (!hp.family->rope) return rope;
   rope.n_rot = TRY(keys.count_or("rope.dimension_count", hp.head_dim_k, hp.head_dim_k));
   if (rope.n_rot % 2 != 0)
     return Error{.code = ErrorCode::bad_metadata,
