@@ -9,7 +9,7 @@ namespace tokamak::cpu {
 
 const int32_t* Indices::data(const RunContext& context) const {
   if (role != ir::InputRole::none) return input_of(context.inputs, role).data() + offset_elems;
-  return reinterpret_cast<const int32_t*>(context.bytes(rows.ref));
+  return reinterpret_cast<const int32_t*>(context.f32(rows.ref));
 }
 
 Indices indices_of(const Lowering& l, ir::ValueId id) {

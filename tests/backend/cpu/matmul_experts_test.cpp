@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "backend/cpu/matmul_graph_helpers.h"
+#include "backend/reference/backend.h"
 
 namespace tokamak::cpu::test {
 namespace {
@@ -158,6 +159,48 @@ INSTANTIATE_TEST_SUITE_P(Types, MatmulHeads,
                          testing::Values(DType::q8_0, DType::q4_k, DType::iq2_xs, DType::nvfp4, DType::f32, DType::f16,
                                          DType::bf16),
                          [](const auto& p) { return std::string(dtype_name(p.param)); });
+
+// Router, chosen experts (a strided part of ARGSORT's result), gate, up, GLU and down, beside the reference backend.
+TEST(MatmulExpertsBlock, ARoutedLayerEqualsTheReference) {
+  constexpr int64_t kFf = 96, kTokens = 17;
+  const std::vector<float> x = random_floats(kTokens * kIn, 3), router = random_floats(kExperts * kIn, 4);
+  const auto run = [&](Backend& backend, bool fusion, DType type) {
+    ir::GraphBuilder b("block");
+    NamedWeights w;
+    const auto rows = b.input(ir::InputRole::out_rows, {kTokens});
+    const auto h = b.get_rows(w.add(b, "x", f32_matrix(x, kTokens, kIn), {kTokens, kIn}), rows);
+    const auto probs = b.soft_max(b.mul_mat(w.add_vector(b, "router", router, {kExperts, kIn}), h));
+    const auto ids = b.view(b.argsort(probs), 0, {kTokens, kUsed});
+    const auto chosen = b.get_rows(b.reshape(probs, {kTokens, kExperts, 1}), ids);
+    const auto linear = [&](const std::string& name, ir::ValueId input, int64_t n_out, int64_t n_in, uint32_t seed) {
+      const Matrix m = make_matrix(type, kExperts * n_out, n_in, seed);
+      const auto y = b.mul_mat_id(w.add(b, name, m, {kExperts, n_out, n_in}), input, ids);
+      const auto bias = random_floats(static_cast<size_t>(kExperts * n_out), seed + 1);
+      return b.add_id(y, w.add_vector(b, name + ".bias", bias, {kExperts, n_out}), ids);
+    };
+    const auto input = b.reshape(h, {kTokens, 1, kIn});
+    const auto gate = linear("gate", input, kFf, kIn, 5), up = linear("up", input, kFf, kIn, 7);
+    const auto down = linear("down", b.glu(gate, up, ir::Glu::swiglu), kIn, kFf, 9);
+    b.output(b.mul(down, chosen));
+    std::vector<int32_t> out_rows(kTokens);
+    std::iota(out_rows.begin(), out_rows.end(), 0);
+    return run_graph(backend, b.finish(), w, {}, out_rows, {.fusion = fusion}).outputs.at(0);
+  };
+  const std::vector<float> exact = run(*make_reference_backend(), false, DType::f32);
+  double size = 0;
+  for (float y : exact) size += double{y} * double{y};
+  for (bool fusion : {false, true})
+    for (int64_t n_threads : {1, 3}) {
+      const std::vector<float> y = run(*cpu_backend("auto", n_threads, "int16"), fusion, DType::f32);
+      double error = 0;
+      for (size_t i = 0; i < y.size(); ++i) error += std::pow(double{y[i]} - double{exact[i]}, 2);
+      // Sums of 256 and of 96 products with f32 steps, relative to their root mean square: (256 u)^2 and less.
+      EXPECT_LE(error, 3 * std::pow(256 * 0x1p-24, 2) * size) << fusion << " " << n_threads;
+    }
+  for (DType type : {DType::q8_0, DType::mxfp4})
+    EXPECT_TRUE(same_bits(run(*cpu_backend("auto", 2, "int16"), true, type),
+                          run(*cpu_backend("scalar", 1, "int16"), true, type)));
+}
 
 }  // namespace
 }  // namespace tokamak::cpu::test
