@@ -124,7 +124,7 @@ constexpr auto kFamilies = std::to_array<CheckpointFamily>({
      .ignored = kExtraBlocks,
      .parts = kLatentParts,
      .partial_rotary = 1,
-     .yarn_log = 1,
+     .yarn_log = 0.1,
      .router = RouterScore::softmax,
      .pre_names = "tekken"},
 });

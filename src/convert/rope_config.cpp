@@ -62,7 +62,7 @@ Result<void> read_n_rot(const ConfigReader& config, const RopeSection& rope, Mod
   if (!sections || !sections->is_array() || sections->size() > 4) return {};
   std::vector<int32_t> sizes;  // in pairs; with text alone all of them turn alike
   for (const Json& item : *sections) {
-    if (!item.is_number_unsigned() || item > arch::kMaxHeadDim)
+    if (!item.is_number_integer() || item < 0 || item > arch::kMaxHeadDim)
       return rope.reader.error("mrope_section", "must be a list of sizes");
     sizes.push_back(item.get<int32_t>());
   }

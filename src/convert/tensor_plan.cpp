@@ -193,19 +193,19 @@ class Planner {
       for (const SafetensorsTensor* part : weight.parts()) used_.insert(part);
     const bool keeps = keeps_codes_of(row, tensor, weights);
     tensor.type = keeps ? *weights.front().exact_type() : type_of(row, tensor.shape);
-    if (keeps) TRY(add_scales(name, weights.front()));
+    if (keeps) TRY(add_scales(name, tensor.order.n_matrices, weights));
     tensor.weights = std::move(weights);
     plan_.tensors.push_back(std::move(tensor));
     return {};
   }
 
-  // Looking up a row applies no NAME.scale, and stacked weights have one each.
+  // NAME.scale is applied to products, with one number or one per expert.
   bool keeps_codes_of(const CheckpointTensor& row, const PlannedTensor& tensor,
                       const std::vector<Weight>& weights) const {
     const bool needs_scale = !weights.front().layout().tensor_scale.empty();
+    const bool may_scale = !is_table(row) && (row.matrices == Dim::none || row.matrices == Dim::n_expert);
     return keeps_codes_ && row.cols != Dim::none && !row.is_small && weights.front().exact_type() &&
-           tensor.order.keeps_rows() && tensor.change == arch::ValueChange::none &&
-           !(needs_scale && (is_table(row) || weights.size() > 1));
+           tensor.order.keeps_rows() && tensor.change == arch::ValueChange::none && (!needs_scale || may_scale);
   }
 
   DType type_of(const CheckpointTensor& row, const Shape& shape) const {
@@ -213,9 +213,17 @@ class Planner {
     return shape.row_elems() % dtype_row(plan_.matrix_type).block_elems == 0 ? plan_.matrix_type : DType::f16;
   }
 
-  Result<void> add_scales(const std::string& name, const Weight& weight) {
-    if (const auto scale = TRY(weight.tensor_scale())) add_values(name + ".scale", {*scale});
-    if (const auto scale = TRY(weight.input_scale())) add_values(name + ".input_scale", {*scale});
+  // One number, or one per matrix.
+  Result<void> add_scales(const std::string& name, int64_t n_matrices, const std::vector<Weight>& weights) {
+    std::vector<float> scales, input_scales;
+    for (int64_t i = 0; i < n_matrices; ++i) {
+      const Weight& weight = weights[weights.size() == 1 ? 0 : static_cast<size_t>(i)];
+      if (const auto scale = TRY(weight.tensor_scale())) scales.push_back(*scale);
+      if (const auto scale = TRY(weight.input_scale())) input_scales.push_back(*scale);
+    }
+    const auto n = static_cast<size_t>(n_matrices);
+    if (scales.size() == n) add_values(name + ".scale", std::move(scales));
+    if (input_scales.size() == n) add_values(name + ".input_scale", std::move(input_scales));
     return {};
   }
 

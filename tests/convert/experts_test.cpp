@@ -8,6 +8,7 @@
 #include "convert/convert.h"
 #include "convert/folder_helpers.h"
 #include "gguf/gguf.h"
+#include "quant/codec.h"
 
 namespace tokamak::test {
 namespace {
@@ -97,6 +98,58 @@ TEST(Experts, Mxfp4CodesOfGptOssKeepEveryBit) {
   ASSERT_NE(down, nullptr);
   EXPECT_EQ(down->type, DType::bf16);
   EXPECT_EQ(down->shape, (Shape{kExperts, kWidth, kExpertFf}));
+}
+
+// One tensor-wide scale per expert: GGUF's NAME.scale has as many.
+TEST(Experts, Nvfp4ExpertsKeepTheirCodesAndScales) {
+  constexpr int64_t kEmbdDim = 64;
+  const fs::path folder = new_folder();
+  write_file(folder / "config.json", R"({"architectures": ["MixtralForCausalLM"], "hidden_size": 64,
+    "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+    "num_local_experts": 3, "vocab_size": 40, "tie_word_embeddings": true, "max_position_embeddings": 64})");
+  const std::string layer = "model.layers.0.", moe = layer + "block_sparse_moe.";
+  RawTensors tensors = {
+      {"model.embed_tokens.weight", random_f32({40, kEmbdDim}, 1)},
+      {"model.norm.weight", random_f32({kEmbdDim}, 2)},
+      {layer + "input_layernorm.weight", random_f32({kEmbdDim}, 4)},
+      {layer + "post_attention_layernorm.weight", random_f32({kEmbdDim}, 5)},
+      {layer + "self_attn.q_proj.weight", random_f32({64, kEmbdDim}, 6)},
+      {layer + "self_attn.k_proj.weight", random_f32({32, kEmbdDim}, 7)},
+      {layer + "self_attn.v_proj.weight", random_f32({32, kEmbdDim}, 8)},
+      {layer + "self_attn.o_proj.weight", random_f32({kEmbdDim, 64}, 9)},
+      {moe + "gate.weight", random_f32({kExperts, kEmbdDim}, 11)},
+  };
+  std::vector<float> scales;
+  for (int64_t i = 0; i < kExperts; ++i)
+    for (const char* name : {"w1", "w2", "w3"}) {
+      const std::string expert = moe + "experts." + std::to_string(i) + "." + name;
+      const auto seed = static_cast<uint32_t>(30 + i);
+      scales.push_back(0.5f + static_cast<float>(i) / 8);
+      tensors[expert + ".weight"] = {"U8", {64, 32}, bytes_of(random_bytes(64 * 32, seed))};
+      tensors[expert + ".weight_scale"] = {"F8_E4M3", {64, 4}, std::string(64 * 4, '\x38')};
+      tensors[expert + ".weight_scale_2"] = {"F32", {}, bytes_of<float>({scales.back()})};
+    }
+  write_safetensors(folder / "model.safetensors", tensors);
+  const auto kept = converted(folder, {.no_tokenizer = true}),
+             plain = converted(folder, {.out_type = "f32", .no_tokenizer = true});
+  ASSERT_TRUE(kept.has_value()) << kept.error().message();
+  ASSERT_TRUE(plain.has_value()) << plain.error().message();
+  const GgufTensor* codes = kept->find_tensor("blk.0.ffn_up_exps.weight");
+  const GgufTensor* scale = kept->find_tensor("blk.0.ffn_up_exps.scale");
+  ASSERT_TRUE(codes && scale);
+  EXPECT_EQ(codes->type, DType::nvfp4);
+  EXPECT_EQ(codes->shape, (Shape{kExperts, 64, kEmbdDim}));
+  EXPECT_EQ(scale->shape, (Shape{kExperts}));
+  EXPECT_EQ(plain->find_tensor("blk.0.ffn_up_exps.scale"), nullptr);
+  const auto* values = reinterpret_cast<const float*>(plain->find_tensor("blk.0.ffn_up_exps.weight")->data.data());
+  std::vector<float> row(kEmbdDim);
+  for (int64_t expert = 0; expert < kExperts; ++expert) {
+    const float factor = reinterpret_cast<const float*>(scale->data.data())[expert];
+    EXPECT_EQ(factor, scales[static_cast<size_t>(3 * expert)]);
+    decode_row(DType::nvfp4, codes->data.data() + expert * 64 * 36, kEmbdDim, row.data());
+    for (int64_t i = 0; i < kEmbdDim; ++i)
+      EXPECT_EQ(row[static_cast<size_t>(i)] * factor, values[expert * 64 * kEmbdDim + i]) << expert << " " << i;
+  }
 }
 
 TEST(Experts, BiasesAndRoutersStayF32) {

@@ -159,5 +159,94 @@ TEST(ModelConfig, LayersWithoutRopeMustBeTheRecipes) {
   EXPECT_FALSE(read_model_config(config("SmolLM3ForCausalLM", {{"no_rope_layer_interval", 2}}), "x").has_value());
 }
 
+TEST(ModelConfig, FieldsGoByManyNames) {
+  // A list of equal numbers is a number per layer; the width of experts stands in the field of dense models.
+  const ModelConfig hunyuan = read(config("HunYuanMoEV1ForCausalLM", {{"num_experts", 4}, {"moe_topk", {2, 2}}}));
+  EXPECT_EQ(key(hunyuan, "hunyuan-moe.expert_used_count"), "2");
+  EXPECT_EQ(key(hunyuan, "hunyuan-moe.expert_feed_forward_length"), "96");
+  EXPECT_EQ(key(hunyuan, "hunyuan-moe.expert_shared_feed_forward_length"), "96");
+  const auto other =
+      read_model_config(config("HunYuanMoEV1ForCausalLM", {{"num_experts", 4}, {"moe_topk", {2, 1}}}), "x");
+  ASSERT_FALSE(other.has_value());
+  EXPECT_THAT(other.error().message(), testing::HasSubstr("x: moe_topk"));  // as the file spells it
+  const ModelConfig gpt2 =
+      read({{"architectures", {"GPT2LMHeadModel"}}, {"n_embd", 64}, {"n_layer", 2}, {"n_head", 4}});
+  EXPECT_EQ(key(gpt2, "gpt2.feed_forward_length"), "256");
+  EXPECT_EQ(key(gpt2, "gpt2.context_length"), "1024");
+  EXPECT_EQ(key(gpt2, "gpt2.rope.freq_base"), "none");
+  const ModelConfig neox = read(config("GPTNeoXForCausalLM", {{"rotary_pct", 0.5}, {"rotary_emb_base", 5000}}));
+  EXPECT_EQ(neox.n_head_kv, 4);
+  EXPECT_EQ(key(neox, "gptneox.rope.dimension_count"), "8");
+  EXPECT_EQ(key(neox, "gptneox.rope.freq_base"), "5000");
+  const ModelConfig minimax = read(config("MiniMaxM2ForCausalLM", {{"rotary_dim", 64}}));
+  EXPECT_EQ(key(minimax, "minimax-m2.rope.dimension_count"), "64");
+}
+
+TEST(ModelConfig, FalconCountsKeyValueHeadsInTwoWays) {
+  const auto n_kv = [](const Json& more) {
+    Json json = {{"architectures", {"FalconForCausalLM"}},
+                 {"hidden_size", 64},
+                 {"num_hidden_layers", 2},
+                 {"num_attention_heads", 4},
+                 {"num_kv_heads", 2}};
+    json.update(more);
+    return read(json).n_head_kv;
+  };
+  EXPECT_EQ(n_kv({{"multi_query", true}, {"new_decoder_architecture", true}}), 2);
+  EXPECT_EQ(n_kv({{"multi_query", true}, {"new_decoder_architecture", false}}), 1);
+  EXPECT_EQ(n_kv({{"multi_query", false}}), 4);
+}
+
+// What cos and sin are multiplied with is attn_factor times what the engine assumes (arch/architectures.h, Yarn).
+TEST(ModelConfig, YarnMagnitudeBesideTheLogMultiplier) {
+  const auto keys = [](const std::string& hf_class, double mscale, double mscale_all) {
+    Json json = config(hf_class, {{"n_group", 1}, {"num_experts_per_tok", 2}});
+    json["rope_scaling"] = {{"type", "yarn"},
+                            {"factor", 4.0},
+                            {"original_max_position_embeddings", 16},
+                            {"mscale", mscale},
+                            {"mscale_all_dim", mscale_all}};
+    const ModelConfig model = read(json);
+    const std::string arch(model.family->architecture);
+    return std::pair(key(model, arch + ".rope.scaling.yarn_log_multiplier"),
+                     key(model, arch + ".rope.scaling.attn_factor"));
+  };
+  using testing::Pair;
+  EXPECT_THAT(keys("DeepseekV3ForCausalLM", 1, 1), Pair("0.1", "none"));
+  EXPECT_THAT(keys("Ministral3ForCausalLM", 1, 1), Pair("1", "none"));
+  EXPECT_THAT(keys("Ministral3ForCausalLM", 1, 0.5), Pair("0.5", "none"));
+  EXPECT_THAT(keys("LlamaForCausalLM", 0, 0), Pair("none", "none"));
+  const auto m = [](double mscale) { return 0.1 * mscale * std::log(4.0) + 1; };
+  EXPECT_FLOAT_EQ(std::stof(keys("DeepseekV3ForCausalLM", 0.5, 1).second), static_cast<float>(m(0.5) / m(1)));
+  EXPECT_FLOAT_EQ(std::stof(keys("Ministral3ForCausalLM", 2, 0.5).second), static_cast<float>(m(2) / m(1)));
+}
+
+TEST(ModelConfig, ExaoneSpellsItsWindowsInLetters) {
+  const ModelConfig exaone =
+      read(config("Exaone4ForCausalLM", {{"sliding_window", 8}, {"sliding_window_pattern", "LG"}}));
+  EXPECT_EQ(key(exaone, "exaone4.attention.sliding_window_pattern"), "10");
+}
+
+TEST(ModelConfig, TextModelsOfMultimodalClasses) {
+  for (const auto& [hf_class, arch] : {std::pair("Mistral3ForConditionalGeneration", "mistral3"),
+                                       {"Llama4ForConditionalGeneration", "llama4"},
+                                       {"Qwen3_5ForConditionalGeneration", "qwen35"},
+                                       {"Qwen3_5MoeForConditionalGeneration", "qwen35moe"}}) {
+    Json text = config("");
+    text.erase("architectures");
+    const ModelConfig model =
+        read({{"architectures", {hf_class}}, {"text_config", text}, {"tie_word_embeddings", true}});
+    EXPECT_EQ(model.family->architecture, arch);
+    EXPECT_EQ(model.n_embd, 64);
+    EXPECT_TRUE(model.tied);
+  }
+  Json text = config("");
+  text["rope_parameters"] = {
+      {"rope_type", "default"}, {"mrope_section", {11, 11, 10}}, {"partial_rotary_factor", 0.25}};
+  const ModelConfig qwen = read({{"architectures", {"Qwen3_5ForConditionalGeneration"}}, {"text_config", text}});
+  EXPECT_EQ(key(qwen, "qwen35.rope.dimension_sections"), "11 11 10 0");
+  EXPECT_EQ(key(qwen, "qwen35.rope.dimension_count"), "64");
+}
+
 }  // namespace
 }  // namespace tokamak::test
