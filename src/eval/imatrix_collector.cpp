@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arch/recipe.h"
 #include "base/check.h"
 #include "quantize/encode_tensor.h"
 
@@ -15,6 +16,20 @@ namespace {
 constexpr int64_t kMaxLogitBytes = int64_t{256} << 20;
 
 bool is_of_layer(std::string_view weight) { return weight.starts_with("blk."); }
+
+// fn(matrix, row of x) for every row of the input and every matrix that it meets.
+template <class Fn>
+void for_each_product(const MatmulInput& input, Fn fn) {
+  const auto row = [&](int64_t r) { return input.x + r * input.row_stride_elems; };
+  if (input.ids == nullptr) {  // one matrix, or one per head in turn
+    for (int64_t r = 0; r < input.n_rows; ++r) fn(r % input.n_matrices, row(r));
+    return;
+  }
+  const int64_t rows_per_token = input.n_rows / input.n_tokens;
+  for (int64_t t = 0; t < input.n_tokens; ++t)
+    for (int64_t u = 0; u < input.n_used; ++u)
+      fn(input.ids[t * input.ids_stride_elems + u], row(t * rows_per_token + (rows_per_token == 1 ? 0 : u)));
+}
 
 // Logits of all tokens: without them the last layer would leave tokens out.
 Result<void> run_chunk(Session& session, std::span<const int32_t> tokens, int64_t n_batch) {
@@ -54,23 +69,25 @@ MatmulObserver ImatrixCollector::observer() {
 }
 
 void ImatrixCollector::observe(const MatmulInput& input) {
-  if (!with_output_ && !is_of_layer(input.weight)) return;
-  auto found = entries_.find(input.weight);
-  if (found == entries_.end()) found = entries_.emplace(input.weight, Entry{}).first;
+  // Slices of one tensor read the same input: the first stands for all.
+  const arch::WeightRows rows = arch::parse_weight_name(input.weight);
+  if (rows.begin > 0 || (!with_output_ && !is_of_layer(rows.tensor))) return;
+  auto found = entries_.find(rows.tensor);
+  if (found == entries_.end()) found = entries_.emplace(rows.tensor, Entry{}).first;
   Entry& entry = found->second;
   if (entry.sums.empty()) {
     entry.row_elems = input.k;
-    entry.sums.resize(static_cast<size_t>(input.k));
-    entry.counts.resize(1);
+    entry.sums.resize(static_cast<size_t>(input.k * input.n_matrices));
+    entry.counts.resize(static_cast<size_t>(input.n_matrices));
   }
-  CHECK(entry.row_elems == input.k && entry.counts.size() == 1, input.weight, entry.row_elems, entry.counts.size());
-  const auto k = static_cast<size_t>(input.k);
-  double* sums = entry.sums.data();
-  for (int64_t r = 0; r < input.n_rows; ++r) {
-    const float* x = input.x + r * input.row_stride_elems;
+  CHECK(entry.row_elems == input.k && static_cast<int64_t>(entry.counts.size()) == input.n_matrices, input.weight,
+        entry.row_elems, entry.counts.size());
+  for_each_product(input, [&](int64_t matrix, const float* x) {
+    const auto k = static_cast<size_t>(input.k);
+    double* sums = entry.sums.data() + static_cast<size_t>(matrix) * k;
     for (size_t i = 0; i < k; ++i) sums[i] += double{x[i]} * double{x[i]};  // the product is exact
-  }
-  entry.counts[0] += static_cast<double>(input.n_rows);
+    entry.counts[static_cast<size_t>(matrix)] += 1;
+  });
 }
 
 Result<void> ImatrixCollector::merge(const ImatrixFile& earlier) {
