@@ -42,6 +42,11 @@ Result<void> read_moe(const Keys& keys, Hparams& hp) {
 
 Result<void> read_mla(const Keys& keys, Hparams& hp) {
   if (!hp.family->mla) return {};
+  if (!keys.has("attention.key_length_mla"))
+    return Error{.code = ErrorCode::unsupported,
+                 .what = "latent attention in its expanded form (attn_kv_b) is not supported",
+                 .where = keys.key("attention.key_length_mla"),
+                 .hint = "the file was made before attn_k_b and attn_v_b were split: convert the checkpoint again"};
   MlaHparams& mla = hp.mla;
   mla.q_lora_rank = TRY(keys.count_or("attention.q_lora_rank", 0, kMaxWidth));
   mla.kv_lora_rank = TRY(keys.size("attention.kv_lora_rank", kMaxHeadDim));
