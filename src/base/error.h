@@ -25,6 +25,9 @@ enum class ErrorCode : uint8_t {
   device_failed,
   no_token_left,
   cancelled,
+  queue_full,
+  shutting_down,
+  time_out,
   count_,  // number of codes, not a code
 };
 
@@ -54,6 +57,9 @@ inline constexpr auto kErrors = std::to_array<ErrorRow>({
     {ErrorCode::device_failed, "device_failed", "A device is missing or failed.", 10, 500},
     {ErrorCode::no_token_left, "no_token_left", "Biases and filters forbid every token.", 11, 400},
     {ErrorCode::cancelled, "cancelled", "The caller cancelled the work.", 130, 499},
+    {ErrorCode::queue_full, "queue_full", "Too many requests are waiting; come back later.", 12, 429},
+    {ErrorCode::shutting_down, "shutting_down", "The server is finishing its work and takes no more.", 13, 503},
+    {ErrorCode::time_out, "time_out", "Work made no progress for too long.", 14, 504},
 });
 
 constexpr bool error_table_matches_enum() {

@@ -62,8 +62,8 @@ void keep_token(GenerateResult& result, int32_t id, std::span<const float> logit
   token.top = std::move(probs.top);
 }
 
-constexpr auto kFinishReasons =
-    std::to_array<std::string_view>({"end_of_text", "stop_string", "length", "context_full", "cancelled"});
+constexpr auto kFinishReasons = std::to_array<std::string_view>(
+    {"end_of_text", "stop_string", "length", "context_full", "cancelled", "time_limit"});
 }  // namespace
 
 std::string_view finish_reason_name(FinishReason reason) { return kFinishReasons[static_cast<size_t>(reason)]; }

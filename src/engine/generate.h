@@ -22,7 +22,7 @@ struct GenerateOptions {
   size_t n_probs = 0;         // keep the log-probabilities of this many best tokens per step
 };
 
-enum class FinishReason : uint8_t { end_of_text, stop_string, length, context_full, cancelled };
+enum class FinishReason : uint8_t { end_of_text, stop_string, length, context_full, cancelled, time_limit };
 std::string_view finish_reason_name(FinishReason reason);
 
 struct GeneratedToken {
