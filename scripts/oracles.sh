@@ -60,6 +60,7 @@ run "tiny tokenizers" tokenizer_oracle.py golden "${check[@]}"
 run "chat templates" chat_oracle.py "${check[@]}" --models "$work/models"
 run "tiny models" arch_oracle.py "${check[@]}" --bin "$bin"
 run "conversion" convert_oracle.py "${check[@]}" --bin "$bin" --model "$work/models/smollm2.gguf"
+run "checkpoint classes" convert_classes_oracle.py "${check[@]}" --bin "$bin"
 for model in smollm2 gemma3; do
   run "token ids, $model" tokenizer_oracle.py compare "$work/models/$model.gguf" --tool "$bin/tokenize_tool"
 done

@@ -5,10 +5,10 @@ For each case a tiny model is saved by transformers, whose names and shapes go t
 (with its config.json). The test fills the tensors with numbers that a formula makes from name and index. Here the same
 numbers are loaded by the class itself, and each tensor of the GGUF is worked out from the class's own parameters; its
 shape and a checksum that knows the order go to tests/golden/convert_classes/CASE.txt. Metadata keys in that file are
-what the program wrote (--tokamak), to be read by a person.
+what the program wrote, to be read by a person.
 
-  tools/convert_classes_oracle.py --tokamak build/bin/tokamak     write both
-  tools/convert_classes_oracle.py --check                         compare tensors with the files
+  tools/convert_classes_oracle.py --bin build/release/bin             write both
+  tools/convert_classes_oracle.py --bin build/release/bin --check     compare with the files
 """
 import argparse
 import json
@@ -186,7 +186,8 @@ def gguf_name(arch, stem):
         if match := re.fullmatch(pattern, stem):
             name = match.expand(name)
             if name == "FFN_NORM":
-                return "post_attention_norm" if arch in PRE_FFN_AS_POST | POST_ONLY | {"gemma2", "gemma3"} else "ffn_norm"
+                named_post = PRE_FFN_AS_POST | POST_ONLY | {"gemma2", "gemma3"}
+                return "post_attention_norm" if arch in named_post else "ffn_norm"
             return name
     raise SystemExit(f"{arch}: no name for {stem}")
 
@@ -346,7 +347,7 @@ def key_lines(tokamak, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tokamak", help="the program, for the keys")
+    parser.add_argument("--bin", required=True, type=pathlib.Path, help="the folder of the program")
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
     parser.add_argument("cases", nargs="*")
     args = parser.parse_args()
@@ -356,17 +357,16 @@ def main():
         with tempfile.TemporaryDirectory() as temp:
             folder = pathlib.Path(temp)
             config, shapes, expected = make_case(name, folder)
-            lines = tensor_lines(expected)
-            golden = GOLDEN / f"{name}.txt"
+            lines = key_lines(args.bin / "tokamak", folder) + tensor_lines(expected)
+            golden, data = GOLDEN / f"{name}.txt", {"config": config, "tensors": shapes}
             if args.check:
-                old = [line for line in golden.read_text().splitlines() if line.startswith("tensor ")]
-                if old != lines:
+                if golden.read_text().splitlines() != lines or json.loads((DATA / f"{name}.json").read_text()) != data:
                     failed.append(name)
                 continue
             DATA.mkdir(parents=True, exist_ok=True)
             GOLDEN.mkdir(parents=True, exist_ok=True)
-            (DATA / f"{name}.json").write_text(json.dumps({"config": config, "tensors": shapes}) + "\n")
-            golden.write_text("\n".join(key_lines(args.tokamak, folder) + lines) + "\n")
+            (DATA / f"{name}.json").write_text(json.dumps(data) + "\n")
+            golden.write_text("\n".join(lines) + "\n")
     print("differ: " + ", ".join(failed) if failed else f"{len(args.cases or CASES)} cases")
     sys.exit(bool(failed))
 

@@ -101,7 +101,7 @@ constexpr CheckpointFamily multimodal(CheckpointFamily family, std::string_view 
 }
 
 // Next-token blocks beside the layers.
-inline constexpr auto kExtraBlocks = std::to_array<std::string_view>({"mtp.", "model.mtp."});
+inline constexpr auto kExtraBlocks = std::to_array<std::string_view>({"mtp.", "model.mtp"});
 
 }  // namespace checkpoint
 }  // namespace tokamak::arch

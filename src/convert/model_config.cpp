@@ -162,8 +162,10 @@ Result<void> add_router_keys(const ConfigReader& config, ModelConfig& model) {
   if (!model.has(arch::kExperts)) return {};
   arch::RouterScore score = model.family->router;
   const std::string scoring = TRY(config.text("scoring_func")).value_or("");
-  if (scoring == "softmax" || scoring == "sigmoid")
-    score = scoring == "softmax" ? arch::RouterScore::softmax : arch::RouterScore::sigmoid;
+  if (scoring == "softmax")
+    score = arch::RouterScore::softmax;
+  else if (scoring == "sigmoid" || scoring == "noaux_tc")  // dots.llm1 names the method instead
+    score = arch::RouterScore::sigmoid;
   else if (!scoring.empty())
     return Error{.code = ErrorCode::unsupported,
                  .what = fmt::format("a router that scores by '{}' is not supported", scoring),

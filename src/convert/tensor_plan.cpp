@@ -17,8 +17,8 @@ using arch::Dim;
 
 // Tensors beside the weights that no engine needs: rope tables and masks of old checkpoints, scales of caches.
 constexpr auto kUselessEndings = std::to_array<std::string_view>(
-    {"rotary_emb.inv_freq", ".k_scale", ".v_scale", ".q_scale", ".kv_cache_scale", ".output_scale", ".attn.bias",
-     ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"});
+    {"rotary_emb.inv_freq", ".k_scale", ".v_scale", ".q_scale", ".kv_cache_scale", ".output_scale", ".activation_scale",
+     ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"});
 
 bool has_place(std::string_view pattern) { return pattern.find("{}") != pattern.npos; }
 

@@ -257,6 +257,17 @@ TEST(Layers, NextTokenBlocksAreLeftOutWithANote) {
                  ErrorCode::unsupported, {"model.layers.2.eh_proj.weight"});
 }
 
+// Ernie's stand beside the layers, under a name of their own.
+TEST(Layers, NextTokenBlocksMayHaveNames) {
+  const fs::path folder = class_folder("ernie4_5_moe", [](Json&, RawTensors& t) {
+    t["model.mtp_linear_proj.0.weight"] = random_f32({24, 48}, 1);
+    t["mtp.layers.0.input_layernorm.weight"] = random_f32({24}, 1);
+  });
+  const auto conversion = Conversion::plan(folder, {.no_tokenizer = true});
+  ASSERT_TRUE(conversion.has_value()) << conversion.error().message();
+  EXPECT_EQ((*conversion)->tensors().left_out.size(), 2u);
+}
+
 TEST(Layers, PatternsWithoutKeysAreRefused) {
   const auto with = [](const std::string& name, const std::string& field, const Json& value) {
     return class_folder(name, [=](Json& c, RawTensors&) { c[field] = value; });
