@@ -145,15 +145,15 @@ class Program {
 };
 
 // The input of a product with a weight: f32 [n_rows, k], rows row_stride_elems apart. Valid during the call only.
-// MUL_MAT: row r is multiplied with matrix r % n_matrices of the weight. MUL_MAT_ID: x has [n_tokens, 1 or n_used]
-// rows; with ids, token t's row or rows are multiplied with matrices ids[t * ids_stride_elems + 0..n_used).
+// MUL_MAT: row r is multiplied with matrix r % n_matrices of the weight. MUL_MAT_ID: the rows of token t (one, or
+// n_used) are multiplied with matrices ids[t * ids_stride_elems + 0..n_used), 0 <= t < n_tokens.
 struct MatmulInput {
   std::string_view weight;  // the tensor's name in the file, with "[BEGIN:END]" behind it for a slice of its rows
   const float* x = nullptr;
   int64_t n_rows = 0, k = 0, row_stride_elems = 0;
   int64_t n_matrices = 1;
   const int32_t* ids = nullptr;
-  int64_t n_used = 0, ids_stride_elems = 0;
+  int64_t n_tokens = 0, n_used = 0, ids_stride_elems = 0;
 };
 // Called before the product, one call at a time, from a thread of the backend; must not throw.
 using MatmulObserver = std::function<void(const MatmulInput& input)>;
@@ -163,8 +163,8 @@ struct CompileOptions {
   std::vector<std::string> disabled_passes;
   std::string dump_after;  // pass name; empty = no dump
   std::function<void(std::string_view text)> dump_sink;
-  MatmulObserver
-      matmul_observer;  // sees every MUL_MAT and MUL_MAT_ID once per run, fused or not; results do not depend on it
+  // Sees every MUL_MAT and MUL_MAT_ID once per run, fused or not; results do not depend on it.
+  MatmulObserver matmul_observer;
 };
 
 class Backend {

@@ -65,6 +65,7 @@ void add_observer(Lowering& l, const ir::Node& product) {
   step.reads = {x.ref};
   if (product.op != ir::Op::mul_mat_id) return;
   step.ids = indices_of(l, product.inputs[2]);
+  step.input.n_tokens = step.ids.n;
   step.input.n_used = step.ids.n_used;
   step.input.ids_stride_elems = step.ids.stride_elems;
   step.reads.push_back(step.ids.rows.ref);

@@ -171,18 +171,27 @@ class ReferenceProgram : public Program {
     if (!function) return;
     std::vector<Tensor> operands;
     for (ir::ValueId id : node.inputs) operands.push_back(tensors_[id]);
-    if (observer_ && (node.op == ir::Op::mul_mat || node.op == ir::Op::mul_mat_id)) observe(operands[0], operands[1]);
+    if (observer_ && (node.op == ir::Op::mul_mat || node.op == ir::Op::mul_mat_id)) observe(operands);
     const auto start = std::chrono::steady_clock::now();
     function({node, operands, tensors_[node.output], inputs, kv_.config().page_size});
     if (profiling_) seconds_[n] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
-  void observe(const Tensor& weight, const Tensor& x) const {
-    observer_({.weight = weight.value->name,
-               .x = x.f32,
-               .n_rows = x.n_rows(),
-               .k = x.row_elems(),
-               .row_stride_elems = x.value->row_stride_elems});
+  void observe(std::span<const Tensor> operands) const {
+    const Tensor &weight = operands[0], &x = operands[1];
+    MatmulInput input{.weight = weight.value->name,
+                      .x = x.f32,
+                      .n_rows = x.n_rows(),
+                      .k = x.row_elems(),
+                      .row_stride_elems = x.value->row_stride_elems,
+                      .n_matrices = weight.value->shape.rank() == 3 ? weight.value->shape[0] : 1};
+    if (operands.size() == 3) {
+      input.ids = operands[2].i32;
+      input.n_tokens = operands[2].n_rows();
+      input.n_used = operands[2].row_elems();
+      input.ids_stride_elems = operands[2].value->row_stride_elems;
+    }
+    observer_(input);
   }
 
   ir::Graph graph_;

@@ -167,6 +167,7 @@ TEST(MatmulEpilogues, ObserverSeesTheExpertsOfEveryToken) {
     EXPECT_EQ(input.k, kIn);
     EXPECT_EQ(input.n_matrices, kExperts);
     ASSERT_EQ(input.n_used, kUsed);
+    EXPECT_EQ(input.n_tokens, 7);
     for (int64_t t = 0; t < 7; ++t)
       for (int64_t i = 0; i < kUsed; ++i)
         EXPECT_EQ(input.ids[t * input.ids_stride_elems + i], products.expert(t * kUsed + i));
