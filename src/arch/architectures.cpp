@@ -87,7 +87,7 @@ constexpr auto kArchitectures = std::to_array<ArchitectureRow>({
      .models = "Mistral 4",
      .pairing = kPairs,
      .mla = true,
-     .yarn = Yarn::mistral,
+     .yarn = Yarn::deepseek,
      .adjust = adjust_mistral3},
     // --- gated delta nets ---
     {.name = "qwen3next",

@@ -28,7 +28,7 @@ enum class Gating : uint8_t { softmax = 1, sigmoid = 2, selected_softmax = 3, sq
 // How cos and sin, and scores, are scaled under YaRN beside rope.scaling.attn_factor; s = factor, k = mscale_all_dim.
 enum class Yarn : uint8_t {
   plain,     // cos and sin times 0.1 ln(s) + 1
-  mistral,   // divided by 0.1 k ln(s) + 1 besides; k is yarn_log_multiplier. With mla scores as below
+  mistral,   // divided by 0.1 k ln(s) + 1 besides; k is yarn_log_multiplier
   deepseek,  // cos and sin as they are, scores times (0.1 k ln(s) + 1)^2; yarn_log_multiplier is 0.1 k
 };
 

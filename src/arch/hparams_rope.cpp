@@ -23,7 +23,6 @@ Result<void> read_yarn(const Keys& keys, ir::RopeParams& rope, Hparams& hp, doub
       break;
     case Yarn::mistral:
       rope.attn_factor *= (1 + 0.1 * growth) / (1 + 0.1 * multiplier * growth);
-      if (hp.family->mla) hp.attention_scale *= (1 + 0.1 * multiplier * growth) * (1 + 0.1 * multiplier * growth);
       break;
     case Yarn::deepseek:
       hp.attention_scale *= (1 + multiplier * growth) * (1 + multiplier * growth);
