@@ -13,7 +13,7 @@ namespace tokamak::convert {
 namespace {
 namespace fs = std::filesystem;
 
-constexpr std::string_view kConverterVersion = "1";  // raised when the same folder would become another file
+constexpr std::string_view kConverterVersion = "2";  // raised when the same folder would become another file
 
 uint64_t hash_text(std::string_view text) {
   Fnv1a hash;

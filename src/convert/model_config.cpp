@@ -231,7 +231,9 @@ Result<void> check_unsupported(const ConfigReader& config, const CheckpointFamil
     const auto value = TRY(number_or_flag(config, row.config));
     if (value && *value != row.value)
       return Error{.code = ErrorCode::unsupported,
-                   .what = fmt::format("{} models are supported with {} alone", family.architecture, row.value),
+                   .what = fmt::format("{} models of this engine need {}", family.architecture,
+                                       config.find(row.config)->is_boolean() ? (row.value != 0 ? "true" : "false")
+                                                                             : fmt::format("{}", row.value)),
                    .where = config.where(row.config)};
   }
   return {};

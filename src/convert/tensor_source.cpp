@@ -11,7 +11,7 @@ namespace tokamak::convert {
 namespace {
 
 constexpr int64_t kChunkElems = int64_t{1} << 20;
-constexpr int64_t kTransposedElems = int64_t{1} << 26;  // every source row is read once per chunk
+constexpr int64_t kTransposedElems = int64_t{1} << 25;  // every source row is read once per chunk
 constexpr float kLargestF16 = 65504;
 
 // Rounding up to 65504 is right, beyond it would be infinity.

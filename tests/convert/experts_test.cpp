@@ -281,7 +281,7 @@ TEST(Layers, PatternsWithoutKeysAreRefused) {
   expect_refusal(
       with("qwen35", "layer_types", {"linear_attention", "full_attention", "linear_attention", "linear_attention"}),
       ErrorCode::unsupported, {"layer_types", "layer 3"});
-  expect_refusal(with("falcon_7b", "alibi", true), ErrorCode::unsupported, {"alibi"});
+  expect_refusal(with("falcon_7b", "alibi", true), ErrorCode::unsupported, {"alibi", "need false"});
   expect_refusal(with("gpt_oss", "swiglu_limit", 5.0), ErrorCode::unsupported, {"swiglu_limit"});
   expect_refusal(with("deepseek_v3", "rope_interleave", false), ErrorCode::unsupported, {"rope_interleave"});
   expect_refusal(with("deepseek_v3", "scoring_func", "tanh"), ErrorCode::unsupported, {"scoring_func", "tanh"});
