@@ -32,7 +32,9 @@ enum Scope : uint32_t {
   kScopeMerge = 2048,
   kScopeImatrix = 4096,
   kScopeEval = 8192,
-  kScopeAll = 16383,
+  kScopeSynth = 32768,
+  kScopeFusion = 65536,
+  kScopeAll = 131071,
 };
 struct ScopeRow {
   Scope scope;

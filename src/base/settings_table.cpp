@@ -18,12 +18,14 @@ constexpr uint32_t kContext = kGenerate | kScopeBench | kScopeExplain;
 constexpr uint32_t kCompute = kContext | kTexts;
 constexpr uint32_t kKernels = kCompute | kScopeSelftest;
 constexpr uint32_t kReports = kScopeRun | kScopeBench | kScopeTokenize | kScopeInspect | kScopeExplain |
-                              kScopeSelftest | kScopeConvert | kScopeQuantize | kScopeSplit | kScopeMerge | kTexts;
+                              kScopeSelftest | kScopeConvert | kScopeQuantize | kScopeSplit | kScopeMerge |
+                              kScopeSynth | kScopeFusion | kTexts;
 
 constexpr std::string_view kPrompt = "Prompt", kLength = "Length and end", kSampling = "Sampling",
                            kMachine = "Model and machine", kMeasure = "Measurement", kConversion = "Conversion",
                            kQuantization = "Quantization", kParts = "Parts", kText = "Text and chunks",
-                           kImportance = "Importance matrix", kQuality = "Quality", kOutput = "Output";
+                           kImportance = "Importance matrix", kQuality = "Quality", kDummy = "Dummy model",
+                           kFusion = "Fusion", kOutput = "Output";
 
 constexpr auto kSettings = std::to_array<Setting>({
     // flag, short, alias, JSON field, type, min, max, choices, default, scopes, group, common, sentence
@@ -52,8 +54,8 @@ constexpr auto kSettings = std::to_array<Setting>({
 
     {"--temp", "", "--temperature", "temperature", number, 0, 100, "", "0.8", kGenerate, kSampling, true,
      "Divides the logits; 0 always takes the most probable token."},
-    {"--seed", "-s", "", "seed", integer, -1, kMaxSeed, "", "-1", kGenerate, kSampling, true,
-     "Key of the random numbers; -1 draws one."},
+    {"--seed", "-s", "", "seed", integer, -1, kMaxSeed, "", "-1", kGenerate | kScopeSynth | kScopeFusion, kSampling,
+     true, "Key of the random numbers; -1 draws one, and is 1 for `synth` and `fusion`."},
     {"--top-k", "", "", "top_k", integer, -1, kMaxInt, "", "40", kGenerate, kSampling, true,
      "Keep the k most probable tokens; 0 or -1 keeps all."},
     {"--top-p", "", "", "top_p", number, 0, 1, "", "0.95", kGenerate, kSampling, true,
@@ -143,7 +145,8 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"--pre", "", "", "", text, 0, 0, "", "", kScopeConvert, kConversion, false,
      "How text is cut before tokens are looked up (tokenizer.ggml.pre), for tokenizers that are not recognised."},
     {"--no-tokenizer", "", "", "", flag, 0, 0, "", "off", kScopeConvert, kConversion, false,
-     "Write no vocabulary (tokenizer.ggml.model is no_vocab), for folders without a tokenizer: the model knows ids only."},
+     "Write no vocabulary (tokenizer.ggml.model is no_vocab), for folders without a tokenizer: the model knows ids "
+     "only."},
 
     {"--imatrix", "", "", "", text, 0, 0, "", "", kScopeQuantize | kScopeEval, kQuantization, true,
      "Importance matrix (GGUF or .dat): errors count by how much each column matters."},
@@ -212,6 +215,13 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"--plot", "", "", "", text, 0, 0, "", "", kScopeEval, kQuality, true,
      "Draw the errors of --tensors into this SVG file."},
 
+    {"--type", "", "", "", text, 0, 0, "", "F32", kScopeSynth, kDummy, true,
+     "Tensor type of the matrices; rows that its blocks do not fit get another."},
+    {"--moe", "", "", "", flag, 0, 0, "", "off", kScopeSynth, kDummy, true, "Only models with experts."},
+    {"--dense", "", "", "", flag, 0, 0, "", "off", kScopeSynth, kDummy, true, "Only models without experts."},
+    {"--all", "", "", "", text, 0, 0, "", "", kScopeSynth, kDummy, true,
+     "Write every family's models to this folder, FAMILY-dense.gguf and FAMILY-moe.gguf."},
+
     {"--out", "-o", "", "", text, 0, 0, "", "docs/reference", kScopeDocs, kOutput, true,
      "Folder that the pages are written to."},
     {"--output-file", "-o", "--out", "", text, 0, 0, "", "imatrix.gguf", kScopeImatrix, kOutput, true,
@@ -262,6 +272,8 @@ constexpr auto kScopes = std::to_array<ScopeRow>({
     {kScopeMerge, "merge"},
     {kScopeImatrix, "imatrix"},
     {kScopeEval, "eval"},
+    {kScopeSynth, "synth"},
+    {kScopeFusion, "fusion"},
 });
 }  // namespace
 

@@ -55,5 +55,6 @@ Result<int> split_command(const Arguments& arguments);
 Result<int> merge_command(const Arguments& arguments);
 Result<int> imatrix_command(const Arguments& arguments);
 Result<int> eval_command(const Arguments& arguments);
+Result<int> synth_command(const Arguments& arguments);
 
 }  // namespace tokamak::cli

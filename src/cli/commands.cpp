@@ -30,6 +30,8 @@ constexpr auto kCommands = std::to_array<Command>({
      kScopeImatrix, imatrix_command, "tokamak imatrix model-f16.gguf -f calibration.txt -o imatrix.gguf"},
     {"eval", "[MODEL] -f TEXT [flags]", "Measure how well a model predicts a text, or what quantization cost.",
      kScopeEval, eval_command, "tokamak eval model-q4.gguf -f text.txt"},
+    {"synth", "FAMILY OUT [flags]", "Write a small model of a family with random weights, for tests.", kScopeSynth,
+     synth_command, "tokamak synth qwen3moe qwen3moe.gguf --type Q8_0"},
     {"docs", "[flags]", "Write the reference pages of this documentation.", kScopeDocs, docs_command,
      "tokamak docs --out docs/reference"},
 });
