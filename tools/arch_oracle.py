@@ -1,354 +1,334 @@
 #!/usr/bin/env python3
-"""Tiny random models of every family row against transformers in float64, and the golden files of the C++ tests.
+"""Tiny random models of every architecture: transformers in float64 beside `tokamak convert` and the engine.
 
-    arch_oracle.py [--check] [--bin build/release/bin] [--only NAME]
+    arch_oracle.py [--check] [--bin build/release/bin] [--only NAME,...] [--llama LLAMA_LOGITS] [--keep FOLDER]
+                   [--report]
 
-Writes tests/golden/arch/NAME.gguf and NAME.logits for every case (--check: compares with the committed files instead),
-then runs the engine over each case with F32, F16 and Q8_0 weights. Exit status 1 when a bar is missed or a file differs.
+For every case of arch_cases.py: the class with all parameters and buffers randomised, saved as a folder, converted by
+`tokamak convert --no-tokenizer`, and the logits of the whole prompt and of single tokens through the cache compared. So
+a wrong mapping of `convert` and a wrong graph both show. Then the same with Q8_0 weights and, with --llama (a program
+built from tools/llama_logits.cpp), llama.cpp on the same F32 file.
+Writes tests/golden/arch/NAME.gguf and NAME.logits (--check: compares with the committed files instead) and, with
+--report, its part of docs/reports/architectures.md. Exit status 1 when a bar is missed or a file differs.
 NAME.logits: u32 n_tokens, u32 n_vocab, i32 ids [n_tokens], f32 logits [n_tokens, n_vocab]; little-endian.
-Needs: the packages of tools/requirements.txt and the built logits_tool.
+Needs: the packages of tools/requirements.txt and the built logits_tool and tokamak.
 """
 import argparse
+import copy
+import json
 import math
 import pathlib
+import subprocess
 import sys
 import tempfile
 import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import gguf
 import numpy as np
+import safetensors.torch
 import torch
-import transformers
 
+import arch_report
 import hf_reference as hf
+from arch_cases import CASES, N_VOCAB, Case
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests/golden/arch"
-N_VOCAB, N_TOKENS, N_PROMPT = 93, 33, 21
-F32, F16, Q8_0 = (gguf.GGMLQuantizationType[name] for name in ("F32", "F16", "Q8_0"))
+EXACT, QUANTIZED, LLAMA = 1e-9, 1e-4, 1e-3  # bars of NMSE
+SMALLEST_GAP = 5e-3  # between the last chosen and the first left out score of a router, far above rounding
+Q8_0 = gguf.GGMLQuantizationType.Q8_0
+FP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+# --- random weights ---------------------------------------------------------------------------------------------------
+
+
+def random_values(name: str, module, initial: torch.Tensor, rng) -> np.ndarray:
+    """Nothing is left at a value that hides its absence."""
+    noise, leaf = rng.standard_normal(tuple(initial.shape)), name.rsplit(".", 1)[-1]
+    if "Norm" in type(module).__name__ and leaf == "weight":
+        base = 1.0 if float(initial.detach().mean()) > 0.5 else 0.0  # 0: the class computes with 1 + w
+        return base + 0.2 * noise
+    if leaf == "e_score_correction_bias":
+        return 0.15 * noise
+    if leaf == "A_log":
+        return np.log(rng.uniform(0.3, 4.0, noise.shape))
+    if leaf == "dt_bias":
+        return 0.7 * noise
+    if leaf == "sinks":
+        return noise
+    if leaf.endswith("bias"):
+        return 0.3 * noise
+    if isinstance(module, torch.nn.Embedding):
+        return 0.5 * noise
+    if "conv1d" in name:
+        return noise / math.sqrt(initial.shape[-1])
+    if is_router(name):
+        return 3.0 * noise / math.sqrt(initial.shape[-1])
+    sharper = 1.7 if any(part in name for part in ("q_proj", "k_proj", "q_b_proj", "kv_b_proj")) else 1.0
+    return sharper * noise / math.sqrt(initial.shape[input_axis(module, initial)])
+
+
+def is_router(name: str) -> bool:
+    return any(name.endswith(end) for end in (".gate.weight", ".router.weight", ".wg.weight", "router.layer.weight"))
+
+
+def input_axis(module, values) -> int:
+    """The axis that a matrix product sums over."""
+    stacked_inputs_first = type(module).__name__ in ("Llama4TextExperts", "GptOssExperts")
+    return -2 if type(module).__name__ == "Conv1D" or stacked_inputs_first else -1
+
+
+def to_f16(values: np.ndarray, axis: int) -> np.ndarray:
+    return values.astype(np.float16).astype(np.float64)
+
+
+def to_bf16(values: np.ndarray, axis: int) -> np.ndarray:
+    return torch.from_numpy(values).to(torch.bfloat16).to(torch.float64).numpy()
+
+
+def to_q8_0(values: np.ndarray, axis: int) -> np.ndarray:
+    """Each row of inputs on the grid of Q8_0, where it has whole blocks."""
+    if values.ndim < 2 or values.shape[axis] % 32:
+        return to_f16(values, axis)
+    rows = np.ascontiguousarray(np.moveaxis(values, axis, -1), np.float32)
+    rows = gguf.dequantize(gguf.quantize(rows, Q8_0), Q8_0).reshape(rows.shape)
+    return np.moveaxis(rows, -1, axis).astype(np.float64)
+
+
+def on_grid(grid, config, name: str, module, values: np.ndarray) -> np.ndarray:
+    if name.endswith("kv_b_proj.weight"):  # files hold the keys' part transposed
+        heads = values.reshape(config.num_attention_heads, -1, values.shape[-1])
+        keys, rest = np.split(heads, [config.qk_nope_head_dim], axis=1)
+        return np.concatenate([grid(keys, 1), grid(rest, 2)], axis=1).reshape(values.shape)
+    return grid(values, input_axis(module, values))
 
 
 @dataclass
-class Case:
-    arch: str
-    config: dict  # of the transformers class
-    keys: dict = field(default_factory=dict)  # metadata beyond the sizes; None removes a key
-    golden: gguf.GGMLQuantizationType = F32  # type of the matrices in the committed file
-    family: str = ""  # row of CLASSES when it is not the architecture's name
+class Mxfp4:
+    """Random experts whose values are exactly MXFP4, and the two tensors that a folder holds for each."""
 
-    @property
-    def classes(self):
-        return CLASSES[self.family or self.arch]
+    tensors: dict = field(default_factory=dict)
 
-
-CLASSES = {
-    "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
-    "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM),
-    "smollm3": (transformers.SmolLM3Config, transformers.SmolLM3ForCausalLM),
-    "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
-    "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
-    "gemma3": (transformers.Gemma3TextConfig, transformers.Gemma3ForCausalLM),
-}
+    def values(self, name: str, shape, rng) -> np.ndarray:
+        n_expert, n_in, n_out = shape
+        codes = rng.integers(0, 16, (n_expert, n_out, n_in // 32, 32))
+        scales = rng.integers(122, 126, codes.shape[:3])
+        pairs = (codes[..., 0::2] | codes[..., 1::2] << 4).astype(np.uint8)
+        self.tensors[name + "_blocks"] = torch.from_numpy(pairs)
+        self.tensors[name + "_scales"] = torch.from_numpy(scales.astype(np.uint8))
+        values = FP4[codes] * 2.0 ** (scales[..., None] - 127)
+        return values.reshape(n_expert, n_out, n_in).swapaxes(1, 2)
 
 
-def sizes(n_embd, n_head, n_head_kv, head_dim, n_ff, n_layer, tied, **more):
-    return dict(
-        hidden_size=n_embd, num_attention_heads=n_head, num_key_value_heads=n_head_kv, head_dim=head_dim,
-        intermediate_size=n_ff, num_hidden_layers=n_layer, tie_word_embeddings=tied, **more,
-    )  # fmt: skip
+# --- models and folders -----------------------------------------------------------------------------------------------
 
 
-def rope(theta, kind="default", **more):
-    return dict(rope_parameters=dict(rope_type=kind, rope_theta=theta, **more))
+@dataclass
+class Model:
+    hf: torch.nn.Module  # float64
+    ids: list[int]
+    logits: np.ndarray  # [n_tokens, n_vocab]
+    gap: float  # smallest distance in any top-k; inf without one
+    mxfp4: Mxfp4
 
 
-def gemma_rope(local, theta, factor=None):
-    scaled = dict(rope_type="linear", factor=factor) if factor else dict(rope_type="default")
-    return dict(
-        rope_parameters=dict(
-            sliding_attention=dict(rope_type="default", rope_theta=local),
-            full_attention=dict(rope_theta=theta, **scaled),
-        )
-    )
+def build(name: str, case: Case, grid, changes: dict) -> Model:
+    """The first seed whose routers decide clearly."""
+    for attempt in range(400):
+        model = random_model(case, grid, changes, np.random.default_rng([zlib.crc32(name.encode()), attempt]))
+        if model.gap >= SMALLEST_GAP:
+            break
+    else:
+        raise SystemExit(f"{name}: no seed with clear routers")
+    stepwise = hf.compare(model.logits, hf.logits_of(model.hf, model.ids, case.n_prompt))
+    assert stepwise.nmse < 1e-20, f"{name}: transformers disagrees with itself: {stepwise}"
+    return model
 
 
-LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
-YARN = dict(factor=4.0, original_max_position_embeddings=16)
-YARN_KEYS = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 16}
-LOCAL3 = ["sliding_attention", "sliding_attention", "full_attention"] * 2
-
-CASES = {
-    # head_dim 12 is not 48 / 6; no width is a multiple of 16 or 32
-    "llama_gqa": Case("llama", sizes(42, 6, 2, 12, 60, 2, False, **rope(10000.0))),
-    # head_dim and n_rot from the defaults, one key-value head, all biases
-    "llama_bias_mqa": Case(
-        "llama",
-        sizes(40, 5, 1, 8, 60, 2, True, attention_bias=True, mlp_bias=True, **rope(500000.0)),
-        {"attention.key_length": None, "attention.value_length": None, "rope.dimension_count": None},
-    ),
-    "llama_llama3": Case("llama", sizes(48, 4, 2, 16, 52, 2, True, **rope(10000.0, "llama3", **LLAMA3))),
-    "llama_linear": Case(
-        "llama",
-        sizes(40, 4, 4, 10, 44, 2, False, **rope(10000.0, "linear", factor=2.5)),
-        {"rope.scaling.type": "linear", "rope.scaling.factor": 2.5},
-    ),
-    "llama_yarn": Case(
-        "llama",
-        sizes(36, 6, 2, 20, 44, 2, True, **rope(10000.0, "yarn", **YARN)),
-        YARN_KEYS,
-        F16,
-    ),
-    "llama_q8": Case("llama", sizes(96, 6, 2, 32, 96, 1, True, **rope(10000.0)), golden=Q8_0),
-    # files hold no window, so the class must have none
-    "mistral": Case("llama", sizes(40, 4, 2, 14, 44, 2, False, sliding_window=None, **rope(1e6)), family="mistral"),
-    # layers 4 and 8 without rope; bias on q, k, v, o
-    "smollm3": Case("smollm3", sizes(36, 6, 2, 8, 44, 8, True, attention_bias=True, **rope(5000000.0)), golden=F16),
-    "qwen2_tied": Case("qwen2", sizes(42, 6, 2, 8, 76, 2, True, **rope(1000000.0))),
-    # a ramp from pair 1 to pair 5; the default betas would give 0 to 3
-    "qwen2_yarn": Case(
-        "qwen2",
-        sizes(40, 5, 1, 20, 44, 2, False, **rope(10000.0, "yarn", factor=4.0, original_max_position_embeddings=64,
-                                                beta_fast=4.0, beta_slow=0.25)),
-        YARN_KEYS | {
-            "rope.scaling.original_context_length": 64,
-            "rope.scaling.yarn_beta_fast": 4.0,
-            "rope.scaling.yarn_beta_slow": 0.25,
-        },
-    ),
-    "qwen3": Case("qwen3", sizes(40, 6, 2, 12, 60, 2, False, **rope(1000000.0))),
-    "qwen3_yarn_q8": Case("qwen3", sizes(64, 4, 4, 32, 96, 2, True, **rope(10000.0, "yarn", **YARN)), YARN_KEYS, Q8_0),
-    # two periods of five local layers and a global one, window 5 of 33 tokens, scaled global rope
-    "gemma3": Case(
-        "gemma3",
-        sizes(32, 4, 1, 12, 44, 12, True, sliding_window=5, query_pre_attn_scalar=12,
-              **gemma_rope(10000.0, 1000000.0, 8.0)),
-        {"attention.sliding_window": 5, "rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
-        F16,
-    ),  # fmt: skip
-    # pattern, local base and both softcaps from keys
-    "gemma3_pattern": Case(
-        "gemma3",
-        sizes(36, 6, 2, 10, 44, 6, True, sliding_window=7, layer_types=LOCAL3, query_pre_attn_scalar=10,
-              final_logit_softcapping=20.0, attn_logit_softcapping=4.0, **gemma_rope(5000.0, 100000.0)),
-        {
-            "attention.sliding_window": 7,
-            "attention.sliding_window_pattern": [True, True, False] * 2,
-            "rope.freq_base_swa": 5000.0,
-            "final_logit_softcapping": 20.0,
-            "attn_logit_softcapping": 4.0,
-        },
-        F16,
-    ),
-}  # fmt: skip
-
-
-def in_whole_blocks(case: Case) -> Case:
-    """The same case with rows of whole blocks of 32, for the quantized types."""
-    c = case.config
-    n_embd = c["num_attention_heads"] * (32 if c["num_attention_heads"] % 2 else 16)
-    wide = dict(hidden_size=n_embd, intermediate_size=96, head_dim=32)
-    if "query_pre_attn_scalar" in c:
-        wide["query_pre_attn_scalar"] = wide["head_dim"]
-    return replace(case, config=c | wide)
-
-
-def config_of(case: Case):
-    common = dict(vocab_size=N_VOCAB, max_position_embeddings=64, rms_norm_eps=float(np.float32(1e-5)),
-                  pad_token_id=None, bos_token_id=None, eos_token_id=None)  # fmt: skip
-    return case.classes[0](**common, **case.config)
-
-
-def llama3_factors(config) -> np.ndarray:
-    """Divisors of the angles, as the file holds them (Llama 3.1: low frequencies / factor, high ones as they are)."""
-    p = config.rope_parameters
-    frequencies = p["rope_theta"] ** (-np.arange(0, config.head_dim, 2) / config.head_dim)
-    wavelength, n_ctx = 2 * math.pi / frequencies, p["original_max_position_embeddings"]
-    keep = (n_ctx / wavelength - p["low_freq_factor"]) / (p["high_freq_factor"] - p["low_freq_factor"])
-    keep = np.clip(keep, 0, 1)
-    return (1 / ((1 - keep) / p["factor"] + keep)).astype(np.float32)
-
-
-def random_tensor(name: str, shape: tuple[int, ...], rng) -> np.ndarray:
-    """As the file holds it. Nothing is left at a value that hides its absence."""
-    if name.endswith("norm.weight"):
-        return 1 + 0.2 * rng.standard_normal(shape)
-    if name.endswith("bias"):
-        return 0.3 * rng.standard_normal(shape)
-    if name == "token_embd.weight":
-        return 0.5 * rng.standard_normal(shape)
-    sharper = 1.7 if "attn_q" in name or "attn_k" in name else 1.0  # attention far from uniform
-    return sharper * rng.standard_normal(shape) / math.sqrt(shape[-1])
-
-
-def add_metadata(writer: gguf.GGUFWriter, case: Case, config):
-    theta = config.rope_parameters.get("rope_theta") or config.rope_parameters["full_attention"]["rope_theta"]
-    keys = {
-        "vocab_size": config.vocab_size,
-        "context_length": config.max_position_embeddings,
-        "block_count": config.num_hidden_layers,
-        "embedding_length": config.hidden_size,
-        "feed_forward_length": config.intermediate_size,
-        "attention.head_count": config.num_attention_heads,
-        "attention.head_count_kv": config.num_key_value_heads,
-        "attention.key_length": config.head_dim,
-        "attention.value_length": config.head_dim,
-        "attention.layer_norm_rms_epsilon": config.rms_norm_eps,
-        "rope.dimension_count": config.head_dim,
-        "rope.freq_base": theta,
-    } | case.keys
-    for key, value in keys.items():
-        name = f"{case.arch}.{key}"
-        if isinstance(value, str):
-            writer.add_string(name, value)
-        elif isinstance(value, list):
-            writer.add_array(name, value)
-        elif isinstance(value, float):
-            writer.add_float32(name, value)
-        elif value is not None:
-            writer.add_uint32(name, value)
-    writer.add_string("tokenizer.ggml.model", "no_vocab")
-
-
-def write_gguf(path: pathlib.Path, name: str, case: Case, kind: gguf.GGMLQuantizationType):
-    config, rng = config_of(case), np.random.default_rng(zlib.crc32(name.encode()))
-    writer = gguf.GGUFWriter(path, case.arch)
-    add_metadata(writer, case, config)
-    with torch.device("meta"):
-        parameters = {n: tuple(p.shape) for n, p in case.classes[1](config).named_parameters()}
-    for tensor, shape in ((hf.gguf_name(case.arch, n), s) for n, s in parameters.items()):
-        data = random_tensor(tensor, shape, rng).astype(np.float32)
-        if kind != F32 and len(shape) > 1:
-            writer.add_tensor(tensor, gguf.quantize(data, kind), raw_dtype=kind)
+def random_model(case: Case, grid, changes, rng) -> Model:
+    config = case.config_of(**changes)
+    config._attn_implementation, config._experts_implementation = "eager", "eager"
+    model, mxfp4 = hf.model_class(case.cls)(config).eval(), Mxfp4()
+    persistent = model.state_dict(keep_vars=True)
+    parameters = dict(model.named_parameters()) | {n: b for n, b in model.named_buffers() if n in persistent}
+    for name, parameter in parameters.items():
+        module = model.get_submodule(name.rpartition(".")[0])
+        if case.mxfp4 and name.endswith(("gate_up_proj", "down_proj")):
+            values = mxfp4.values(name, parameter.shape, rng)
         else:
-            writer.add_tensor(tensor, data)
-    if config.rope_parameters.get("rope_type") == "llama3":
-        writer.add_tensor("rope_freqs.weight", llama3_factors(config))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+            values = on_grid(grid, model.config, name, module, random_values(name, module, parameter, rng))
+        parameter.data = torch.from_numpy(np.ascontiguousarray(values, np.float64))
+    model.tie_weights()
+    for name, tensor in list(model.named_parameters()) + list(model.named_buffers()):
+        assert tensor.dtype == torch.float64 or not tensor.is_floating_point(), f"{name} is {tensor.dtype}"
+    ids = rng.integers(0, N_VOCAB, case.n_tokens).tolist()
+    with hf.smallest_gap() as gaps:
+        logits = hf.logits_of(model, ids)
+    return Model(model, ids, logits, min(gaps, default=math.inf), mxfp4)
 
 
-def token_ids(name: str) -> list[int]:
-    return np.random.default_rng(zlib.crc32(name.encode()) + 1).integers(0, N_VOCAB, N_TOKENS).tolist()
+def save_folder(folder: pathlib.Path, model: Model):
+    single = copy.deepcopy(model.hf).to(torch.float32)
+    single.config.dtype = torch.float32
+    single.save_pretrained(folder)
+    if not model.mxfp4.tensors:
+        return
+    path = folder / "model.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    for name in model.mxfp4.tensors:
+        tensors.pop(name.rpartition("_")[0], None)
+    safetensors.torch.save_file(tensors | model.mxfp4.tensors, path, metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    (folder / "config.json").write_text(json.dumps(config, indent=2))
 
 
-def load(path: pathlib.Path, case: Case):
-    file = hf.GgufModel(gguf.GGUFReader(path))
-    return file, hf.load_model(case.classes[1], config_of(case), file.state_dict())
+def convert(tokamak: pathlib.Path, folder: pathlib.Path, out_type: str) -> pathlib.Path:
+    out = folder.parent / f"{folder.name}.{out_type}.gguf"
+    command = [tokamak, "convert", "--no-tokenizer", "--outtype", out_type, folder, out]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"convert: {done.stderr.strip()}")
+    return out
 
 
-def expected_logits(path: pathlib.Path, case: Case, ids: list[int]) -> np.ndarray:
-    _, model = load(path, case)
-    logits = hf.logits_of(model, ids)
-    stepwise = hf.compare(logits, hf.logits_of(model, ids, N_PROMPT))
-    assert stepwise.nmse < 1e-20, f"transformers disagrees with itself: {stepwise}"
-    return logits
-
-
-def golden_files(name: str, case: Case) -> dict[pathlib.Path, bytes]:
-    with tempfile.TemporaryDirectory() as work:
-        path = pathlib.Path(work) / "model.gguf"
-        write_gguf(path, name, case, case.golden)
-        ids = token_ids(name)
-        logits = expected_logits(path, case, ids)
-        head = np.array([len(ids), N_VOCAB, *ids], "<i4").tobytes()
-        return {
-            GOLDEN / f"{name}.gguf": path.read_bytes(),
-            GOLDEN / f"{name}.logits": head + logits.astype("<f4").tobytes(),
-        }
-
-
-def same_content(committed: bytes, fresh: bytes, is_logits: bool) -> bool:
-    if not is_logits or len(committed) != len(fresh):
-        return committed == fresh
-    n = 8 + 4 * N_TOKENS
-    # The last bit of an f32 may depend on the BLAS in use.
-    want, got = (np.frombuffer(data[n:], "<f4") for data in (committed, fresh))
-    return committed[:n] == fresh[:n] and np.allclose(want, got, rtol=1e-6, atol=1e-6)
-
-
-def write_goldens(names: list[str], check: bool) -> list[str]:
-    failures = []
-    GOLDEN.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        for path, content in golden_files(name, CASES[name]).items():
-            if not check:
-                path.write_bytes(content)
-            elif not path.exists() or not same_content(path.read_bytes(), content, path.suffix == ".logits"):
-                failures.append(f"{path.relative_to(ROOT)} is not what arch_oracle.py makes")
-    return failures
+# --- runs -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass
-class Row:
-    """One way to run a model, and the NMSE it must stay below for each type of weights."""
-
-    backend: str
-    kv: str
-    bars: dict
-    activations: str = "int16"
+class Tools:
+    bin: pathlib.Path
+    llama: pathlib.Path | None
+    work: pathlib.Path
 
 
-# With Q8_0 weights the cpu backend rounds activations to integer codes. int8 with an f32 cache is compared with
-# transformers doing the same (a code on the edge between two integers may still fall either way).
-ROWS = [
-    Row("reference", "f32", {F32: 1e-9, F16: 1e-9, Q8_0: 1e-9}),
-    Row("cpu", "f32", {F32: 1e-9, F16: 1e-9, Q8_0: 1e-6}),
-    Row("cpu", "f16", {F32: 1e-5, F16: 1e-5, Q8_0: 1e-5}),
-    Row("cpu", "f32", {Q8_0: 1e-4}, activations="int8"),
-]
+def run_llama(tools: Tools, path, ids, n_prompt) -> np.ndarray:
+    ids_file, out_file = tools.work / "ids.txt", tools.work / "llama.bin"
+    ids_file.write_text(" ".join(map(str, ids)))
+    command = [tools.llama, path, ids_file, out_file, n_prompt or len(ids), 1]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"llama.cpp: {done.stderr.strip().splitlines()[0] if done.stderr.strip() else done.returncode}")
+    return np.fromfile(out_file, "<f4").reshape(len(ids), -1)
 
 
-def run_rows(name: str, kind, path: pathlib.Path, ids, exact: np.ndarray, rounded: np.ndarray, tool, work) -> list[str]:
+def nmse_of(name: str, run: str, bar: float, model: Model, case: Case, engine) -> dict:
+    """{(run, mode): NMSE or a text that says why there is none}, prefill and one by one."""
+    results = {}
+    for mode, n_prompt in [("prefill", None), ("one by one", case.n_prompt)]:
+        try:
+            d = hf.compare(model.logits, engine(n_prompt))
+            results[run, mode] = d.nmse
+            ok = "ok" if d.nmse <= bar else "MISSED"
+            print(f"{name:22} {run:14} {mode:10} NMSE {d.nmse:.1e} max {d.max_abs:.1e} top-1 {d.top1:6.1%} {ok}", flush=True)
+        except (RuntimeError, subprocess.CalledProcessError) as error:
+            results[run, mode] = str(error)
+            print(f"{name:22} {run:14} {mode:10} {error}", flush=True)
+    return results
+
+
+def run_case(name: str, case: Case, tools: Tools, check: bool) -> tuple[dict, list[str]]:
+    model = build(name, case, {"f16": to_f16, "q8_0": to_q8_0, "auto": to_bf16}[case.golden], {})
+    folder = tools.work / name
+    save_folder(folder, model)
+    failures = write_golden(name, case, model, convert(tools.bin / "tokamak", folder, case.golden), check)
+    path = convert(tools.bin / "tokamak", folder, "f32")
+    results = {("gap", ""): model.gap}
+    engine = lambda backend: lambda n: hf.run_engine(tools.bin / "logits_tool", path, backend, model.ids, tools.work,
+                                                     n_prompt=n, threads=1)  # fmt: skip  # noqa: E731
+    results |= nmse_of(name, "reference f32", EXACT, model, case, engine("reference"))
+    results |= nmse_of(name, "cpu f32", EXACT, model, case, engine("cpu"))
+    if tools.llama:
+        results |= nmse_of(name, "llama.cpp f32", LLAMA, model, case, lambda n: run_llama(tools, path, model.ids, n))
+    if case.blocks is not None:
+        results |= run_q8_0(name, case, tools)
+    return results, failures
+
+
+def run_q8_0(name: str, case: Case, tools: Tools) -> dict:
+    model, folder = build(name + " Q8_0", case, to_q8_0, case.blocks), tools.work / f"{name}.q8_0"
+    save_folder(folder, model)
+    exact, path = (convert(tools.bin / "tokamak", folder, kind) for kind in ("f32", "q8_0"))
+    held = {t.name: t for t in gguf.GGUFReader(path).tensors}
+    n_blocks = 0
+    for want in gguf.GGUFReader(exact).tensors:  # then the class holds what the file holds
+        got = held[want.name]
+        n_blocks += got.tensor_type == Q8_0
+        if (gguf.dequantize(got.data, got.tensor_type).ravel() != want.data.ravel()).any():
+            print(f"{name}: {want.name} as {got.tensor_type.name} is not what the class holds", flush=True)
+    print(f"{name:22} {n_blocks} of {len(held)} tensors as Q8_0", flush=True)
+    results = {}
+    for backend in ("reference", "cpu"):
+        engine = lambda n: hf.run_engine(tools.bin / "logits_tool", path, backend, model.ids, tools.work, n_prompt=n,
+                                         threads=1)  # fmt: skip  # noqa: E731, B023
+        results |= nmse_of(name, f"{backend} Q8_0", QUANTIZED, model, case, engine)
+    return results
+
+
+# --- golden files -----------------------------------------------------------------------------------------------------
+
+
+def write_golden(name: str, case: Case, model: Model, path: pathlib.Path, check: bool) -> list[str]:
+    head = np.array([len(model.ids), N_VOCAB, *model.ids], "<i4").tobytes()
+    files = {f"{name}.gguf": path.read_bytes(), f"{name}.logits": head + model.logits.astype("<f4").tobytes()}
     failures = []
-    floor = hf.compare(exact, rounded).nmse
-    for row in ROWS:
-        if kind not in row.bars:
-            continue
-        for n_prompt in (None, N_PROMPT):
-            actual = hf.run_engine(tool, path, row.backend, ids, work, kv=row.kv, n_prompt=n_prompt, threads=1,
-                                   activations=row.activations)  # fmt: skip
-            d, to_exact = hf.compare(rounded if row.activations == "int8" else exact, actual), hf.compare(exact, actual)
-            mode = "prefill" if n_prompt is None else "one by one"
-            ok = d.nmse <= row.bars[kind]
-            note = f" (to the exact one {to_exact.nmse:.1e}, int8 rounding alone {floor:.1e})"
-            note = note if row.activations == "int8" else ""
-            print(f"{name:15} {kind.name:4} {row.backend:9} {row.activations:5} kv {row.kv} {mode:10} NMSE {d.nmse:.1e} max {d.max_abs:.1e} "
-                  f"top-1 {d.top1:6.1%} {'ok' if ok else 'MISSED'}{note}", flush=True)  # fmt: skip
-            if not ok:
-                failures.append(f"{name}, {kind.name}, {row.backend}: NMSE {d.nmse:.2e} > {row.bars[kind]:.0e}")
+    for file, content in files.items():
+        target = GOLDEN / file
+        if not check:
+            target.write_bytes(content)
+        elif not target.exists() or not same_content(target.read_bytes(), content, len(head) * file.endswith(".logits")):
+            failures.append(f"{target.relative_to(ROOT)} is not what arch_oracle.py makes")
     return failures
 
 
-def run_case(name: str, case: Case, tool: pathlib.Path, work: pathlib.Path) -> list[str]:
-    failures = []
-    for kind, shaped in [(F32, case), (F16, case), (Q8_0, in_whole_blocks(case))]:
-        path, ids = work / f"{name}.gguf", token_ids(name)
-        write_gguf(path, name, shaped, kind)
-        file, model = load(path, shaped)
-        exact = rounded = hf.logits_of(model, ids)
-        if kind == Q8_0:
-            with hf.int8_activations(model, file.integer_layers()):
-                rounded = hf.logits_of(model, ids)
-        failures += run_rows(name, kind, path, ids, exact, rounded, tool, work)
-    return failures
+def same_content(committed: bytes, fresh: bytes, n_head: int) -> bool:
+    """n_head: bytes before f32 values, whose last bits may depend on the BLAS in use; 0: no such values."""
+    if not n_head or len(committed) != len(fresh):
+        return committed == fresh
+    want, got = (np.frombuffer(data[n_head:], "<f4") for data in (committed, fresh))
+    return committed[:n_head] == fresh[:n_head] and np.allclose(want, got, rtol=1e-6, atol=1e-6)
+
+
+BARS = {"reference f32": EXACT, "cpu f32": EXACT, "reference Q8_0": QUANTIZED, "cpu Q8_0": QUANTIZED}
+
+
+def misses(name: str, results: dict) -> list[str]:
+    out = []
+    for (run, mode), value in results.items():
+        if run in BARS and not (isinstance(value, float) and value <= BARS[run]):
+            out.append(f"{name}, {run}, {mode}: {value if isinstance(value, str) else f'NMSE {value:.1e}'}")
+    return out
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin")
-    parser.add_argument("--only", choices=CASES)
+    parser.add_argument("--only", help="names of cases or architectures, separated by commas")
+    parser.add_argument("--llama", type=pathlib.Path)
+    parser.add_argument("--keep", type=pathlib.Path, help="folder for the models; the default is temporary")
+    parser.add_argument("--report", action="store_true")
     args = parser.parse_args()
     hf.use_float64()
     torch.set_num_threads(1)
-    names = [args.only] if args.only else list(CASES)
-    failures = write_goldens(names, args.check)
-    with tempfile.TemporaryDirectory() as work:
+    only = args.only.split(",") if args.only else None
+    names = [name for name, case in CASES.items() if not only or name in only or case.arch in only]
+    failures, results = [], {}
+    GOLDEN.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        tools = Tools(args.bin, args.llama, args.keep or pathlib.Path(temporary))
         for name in names:
-            failures += run_case(name, CASES[name], args.bin / "logits_tool", pathlib.Path(work))
+            try:
+                results[name], failed = run_case(name, CASES[name], tools, args.check)
+                failures += failed + misses(name, results[name])
+            except (RuntimeError, AssertionError) as error:
+                results[name] = {(run, mode): str(error) for run in BARS for mode in arch_report.MODES}
+                failures.append(f"{name}: {error}")
+                print("FAILED:", failures[-1], flush=True)
+    if args.report:
+        arch_report.write(ROOT / "docs/reports/architectures.md", {name: CASES[name] for name in results}, results)
     for failure in failures:
         print("FAILED:", failure)
     print(f"arch_oracle: {len(names)} models, {len(failures)} failures")

@@ -13,6 +13,7 @@ Exit status 1 when a bar is missed or a file differs. Needs: the packages of too
 """
 import argparse
 import json
+import math
 import pathlib
 import shutil
 import subprocess
@@ -29,7 +30,7 @@ import torch
 import transformers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-import arch_oracle as arch
+import arch_cases as arch
 import hf_reference as hf
 import logits_oracle
 import tokenizer_oracle
@@ -44,7 +45,7 @@ TEXTS = [
     "x = arr[i] != 0x7F; // 12345 67 8", "don't WE'LL 'tis o'clock", "", " ", "a", "<|im_start|>user\nHi<|im_end|>",
     "\u00e9 e\u0301 \u212b 가", "한국어 العالم नमस्ते", "trailing space ", "\n\n\n", "1 22 333 4444 55555",
 ]  # fmt: skip
-CORPUS = TEXTS * 3 + arch.__doc__.split("\n") + (ROOT / "README.md").read_text().split("\n")[:40]
+CORPUS = TEXTS * 3 + __doc__.split("\n") + (ROOT / "README.md").read_text().split("\n")[:40]
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 
 QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
@@ -107,9 +108,15 @@ def sentencepiece_like(n_vocab, prefix):
 # --- cases ------------------------------------------------------------------------------------------------------------
 
 
+CLASSES = {
+    "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "smollm3": "SmolLM3ForCausalLM",
+    "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "gemma3": "Gemma3ForCausalLM",
+}  # fmt: skip
+
+
 @dataclass
 class Case:
-    family: str  # row of arch_oracle.CLASSES
+    family: str  # row of CLASSES
     config: dict
     tokenizer: object  # () -> PreTrainedTokenizerFast
     shards: bool = False
@@ -175,17 +182,27 @@ def to_old_form(config: dict) -> dict:
     return config
 
 
+def random_tensor(name: str, shape: tuple[int, ...], rng) -> np.ndarray:
+    """Nothing is left at a value that hides its absence."""
+    if name.endswith("norm.weight"):
+        return 1 + 0.2 * rng.standard_normal(shape)
+    if name.endswith("bias"):
+        return 0.3 * rng.standard_normal(shape)
+    return rng.standard_normal(shape) / math.sqrt(shape[-1])
+
+
 def save_folder(folder: pathlib.Path, name: str, case: Case):
     torch.manual_seed(zlib.crc32(name.encode()))
     rng = np.random.default_rng(zlib.crc32(name.encode()))
-    config = arch.CLASSES[case.family][0](
+    model_class = hf.model_class(CLASSES[case.family])
+    config = model_class.config_class(
         vocab_size=case.n_vocab, max_position_embeddings=64, rms_norm_eps=1e-5, pad_token_id=None, bos_token_id=None,
         eos_token_id=None, **case.config,
     )  # fmt: skip
-    model = arch.CLASSES[case.family][1](config)
+    model = model_class(config)
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
-            values = arch.random_tensor(parameter_name, tuple(parameter.shape), rng)
+            values = random_tensor(parameter_name, tuple(parameter.shape), rng)
             if "norm" in parameter_name and case.family == "gemma3":
                 values = values - 1
             if "embed_tokens" in parameter_name:
@@ -202,8 +219,8 @@ def save_folder(folder: pathlib.Path, name: str, case: Case):
 
 
 def expected_logits(folder: pathlib.Path, family: str, ids: list[int]) -> np.ndarray:
-    config_class, model_class = arch.CLASSES[family]
-    config = config_class.from_pretrained(folder)
+    model_class = hf.model_class(CLASSES[family])
+    config = model_class.config_class.from_pretrained(folder)
     config._attn_implementation = "eager"
     model = model_class.from_pretrained(folder, config=config, dtype=torch.float64)
     for name, buffer in list(model.named_buffers()):  # computed in float64, not rounded

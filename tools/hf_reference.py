@@ -1,14 +1,14 @@
 """Hugging Face transformers as a float64 reference for GGUF files: shared by logits_oracle.py and arch_oracle.py.
 
 The classes compute norms, softmax and rope angles in float32 whatever the model's dtype is. use_float64() makes them
-compute in float64: in the modelling modules `torch.float32` and `torch.float` read as torch.float64, Tensor.float() is
-Tensor.double(), and the default dtype is float64. One omission is filled in: Gemma3Attention reads
-attn_logit_softcapping but does not hand it to the attention function, which has the parameter. Nothing else of
-transformers is changed.
+compute in float64: Tensor.float() is Tensor.double(), the default dtype is float64, and in the modelling module of every
+class that model_class() gives, `torch.float32` and `torch.float` read as torch.float64. Nothing else of transformers is
+changed.
 """
 import contextlib
 import importlib
 import subprocess
+import sys
 import types
 from dataclasses import dataclass
 
@@ -16,9 +16,6 @@ import gguf
 import numpy as np
 import torch
 import transformers
-
-FAMILIES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma3")
-MODELLING = ["modeling_rope_utils"] + [f"models.{name}.modeling_{name}" for name in FAMILIES]
 
 
 class DoubleTorch(types.ModuleType):
@@ -32,15 +29,17 @@ class DoubleTorch(types.ModuleType):
 
 def use_float64():
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
-    for name in MODELLING:
-        importlib.import_module("transformers." + name).torch = DoubleTorch("torch")
-    gemma3 = importlib.import_module("transformers.models.gemma3.modeling_gemma3")
-    attend = gemma3.eager_attention_forward
-    gemma3.eager_attention_forward = lambda module, *args, **kwargs: attend(
-        module, *args, softcap=module.attn_logit_softcapping, **kwargs
-    )
+    importlib.import_module("transformers.modeling_rope_utils").torch = DoubleTorch("torch")
+
+
+def model_class(name: str):
+    """The class of transformers, its module made to compute in float64 (after use_float64())."""
+    cls = getattr(transformers, name)
+    sys.modules[cls.__module__].torch = DoubleTorch("torch")
+    return cls
 
 
 # --- names: GGUF -> transformers --------------------------------------------------------------------------------------
@@ -66,15 +65,6 @@ def hf_name(arch: str, name: str) -> str:
         return f"{GLOBAL_NAMES[stem]}.{kind}"
     _, block, stem = stem.split(".", 2)
     return f"model.layers.{block}.{(GEMMA_NAMES if arch == 'gemma3' else BLOCK_NAMES)[stem]}.{kind}"
-
-
-def gguf_name(arch: str, name: str) -> str:
-    stem, kind = name.rsplit(".", 1)
-    if not stem.startswith("model.layers."):
-        return f"{next(k for k, v in GLOBAL_NAMES.items() if v == stem)}.{kind}"
-    _, _, block, stem = stem.split(".", 3)
-    names = GEMMA_NAMES if arch == "gemma3" else BLOCK_NAMES
-    return f"blk.{block}.{next(k for k, v in names.items() if v == stem)}.{kind}"
 
 
 # --- GGUF -> transformers ---------------------------------------------------------------------------------------------
@@ -138,6 +128,7 @@ class GgufModel:
 
 
 def load_model(cls, config, state: dict[str, torch.Tensor]):
+    cls = model_class(cls.__name__)
     config._attn_implementation = "eager"
     with transformers.initialization.no_init_weights():
         model = cls(config)
@@ -162,6 +153,28 @@ def logits_of(model, ids: list[int], n_prompt: int | None = None) -> np.ndarray:
         cache = out.cache
         rows.append(out.logits[0].numpy())
     return np.concatenate(rows)
+
+
+@contextlib.contextmanager
+def smallest_gap():
+    """Yields a list; every top-k of the models run inside appends the smallest distance between the last chosen value
+    and the first left out (of probabilities: relative, so that it is about the distance of their logits). What is
+    rounded by less cannot choose otherwise."""
+    gaps, originals = [], (torch.topk, torch.Tensor.topk)
+
+    def topk(values, k, *args, **kwargs):
+        ordered = values.sort(-1, descending=True).values
+        if k < values.shape[-1]:
+            last, first_out = ordered[..., k - 1], ordered[..., k]
+            probabilities = ordered[..., -1].min() >= 0 and values.sum(-1).max() < 1 + 1e-9
+            gaps.append(float(((last - first_out) / (last if probabilities else 1)).min()))
+        return originals[0](values, k, *args, **kwargs)
+
+    torch.topk = torch.Tensor.topk = topk
+    try:
+        yield gaps
+    finally:
+        torch.topk, torch.Tensor.topk = originals
 
 
 @contextlib.contextmanager
