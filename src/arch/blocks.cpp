@@ -75,6 +75,10 @@ bool only_updates_state(const Recipe& r, int64_t layer_idx) { return r.shape.n_o
 
 void head(Recipe& r, ValueId x) {
   x = norm(r, x, "output_norm");
+  if (r.shape.hidden) {
+    r.b.output(x);
+    return;
+  }
   const std::string name = r.has("output.weight") ? "output" : "token_embd";
   ValueId logits = linear(r, x, name, r.hp.n_vocab);
   if (r.hp.logit_scale != 1) logits = r.b.scale(logits, r.hp.logit_scale, 0, "logits_rescaled");

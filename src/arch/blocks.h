@@ -52,7 +52,8 @@ ir::GluParams glu_params(const Hparams& hp);
 ir::ValueId keep_output_rows(Recipe& r, int64_t layer_idx, ir::ValueId x, std::string_view name);
 bool only_updates_state(const Recipe& r, int64_t layer_idx);
 
-// Final norm, output projection (token_embd when tied), scale, softcap; marks the graph's output.
+// Final norm, output projection (token_embd when tied), scale, softcap; marks the graph's output. With
+// ShapeClass::hidden the norm alone.
 void head(Recipe& r, ir::ValueId x);
 
 // The whole decoder.

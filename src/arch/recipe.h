@@ -15,6 +15,7 @@ namespace tokamak::arch {
 struct ShapeClass {
   int64_t n_tokens = 1;
   int64_t n_outputs = 1;  // tokens whose logits are wanted; 0 = only fill the cache
+  bool hidden = false;    // instead of logits, the rows after the output norm: [n_outputs, n_embd]
   int64_t n_slots = 64;   // of the KV cache
   DType kv_type = DType::f16;
   int64_t n_ctx = 0;  // the session's; above Hparams::n_ctx_long other rope factors hold

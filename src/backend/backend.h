@@ -72,6 +72,9 @@ class KvCache {
   // Not while a program runs.
   virtual void read_states(int64_t row, std::span<float> out) const = 0;
   virtual void write_states(int64_t row, std::span<const float> in) = 0;
+  // Bytes of one page over all layers, and its keys and values to another page. Not while a program runs.
+  virtual uint64_t page_bytes() const = 0;
+  virtual void copy_page(int64_t from, int64_t to) = 0;
 };
 
 inline int64_t state_row_floats(const KvConfig& config) {

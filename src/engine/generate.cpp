@@ -10,17 +10,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-Result<Sampler> make_sampler(const Model& model, const GenerateOptions& options) {
-  const std::shared_ptr<const Tokenizer> tokenizer = model.shared_tokenizer();
-  SamplerParams params = options.sampling;
-  params.suppress_tokens.insert(params.suppress_tokens.end(), tokenizer->suppress_tokens().begin(),
-                                tokenizer->suppress_tokens().end());
-  const auto ends = tokenizer->eog_tokens();
-  return Sampler::create(std::move(params), {.n_vocab = static_cast<size_t>(model.hparams().n_vocab),
-                                             .end_of_generation = {ends.begin(), ends.end()},
-                                             .text = [tokenizer](int32_t id) { return tokenizer->token_bytes(id); }});
-}
-
 // The bytes of generated tokens through the output machine to the reader.
 class Writer {
  public:
@@ -66,13 +55,23 @@ constexpr auto kFinishReasons = std::to_array<std::string_view>(
     {"end_of_text", "stop_string", "length", "context_full", "cancelled", "time_limit"});
 }  // namespace
 
+Result<Sampler> make_sampler(const Model& model, SamplerParams params) {
+  const std::shared_ptr<const Tokenizer> tokenizer = model.shared_tokenizer();
+  params.suppress_tokens.insert(params.suppress_tokens.end(), tokenizer->suppress_tokens().begin(),
+                                tokenizer->suppress_tokens().end());
+  const auto ends = tokenizer->eog_tokens();
+  return Sampler::create(std::move(params), {.n_vocab = static_cast<size_t>(model.hparams().n_vocab),
+                                             .end_of_generation = {ends.begin(), ends.end()},
+                                             .text = [tokenizer](int32_t id) { return tokenizer->token_bytes(id); }});
+}
+
 std::string_view finish_reason_name(FinishReason reason) { return kFinishReasons[static_cast<size_t>(reason)]; }
 
 Result<GenerateResult> generate(Session& session, int32_t seq_id, std::span<const int32_t> history,
                                 std::span<const int32_t> prompt, const GenerateOptions& options,
                                 const GenerateCallbacks& callbacks) {
   const Model& model = session.model();
-  Sampler sampler = TRY(make_sampler(model, options));
+  Sampler sampler = TRY(make_sampler(model, options.sampling));
   Writer writer(model.tokenizer(), TRY(OutputMachine::create(options.output)), options, callbacks);
   for (std::span<const int32_t> part : {history, prompt})
     for (int32_t token : part) sampler.accept(token);

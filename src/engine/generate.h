@@ -47,6 +47,9 @@ struct GenerateCallbacks {
   std::function<bool()> proceed;  // asked before every step, also while tokens make no output
 };
 
+// A sampler over the model's vocabulary. Errors: bad_argument, `where` is the JSON field.
+Result<Sampler> make_sampler(const Model& model, SamplerParams params);
+
 // Continues sequence `seq_id` with `prompt` and generates. Afterwards the sequence holds the prompt and all generated
 // tokens but the last (whose keys nobody has asked for). `history`: tokens already in the sequence, for penalties.
 // Errors: bad_argument, context_full (the prompt does not fit: nothing was done), no_token_left, device_failed.

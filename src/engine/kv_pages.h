@@ -1,7 +1,11 @@
 // Which pages of the KV cache belong to which sequence. Bookkeeping only: it holds no keys or values.
+//
+// A page may have several holders: sequences that begin with the same tokens, and the prefix cache. It is free when the
+// last one lets go. Nobody writes to a page with several holders: see own_tail().
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,6 +30,24 @@ class KvPages {
   }
   void free_sequence(int32_t seq_id);
 
+  // Another holder for the page, and one holder less. The page is in use (CHECKed).
+  void retain(int32_t page);
+  void release(int32_t page);
+  int32_t n_holders(int32_t page) const { return n_holders_[static_cast<size_t>(page)]; }
+  int64_t n_free_pages() const { return static_cast<int64_t>(free_.size()); }
+
+  // The empty sequence becomes one more holder of `pages`, which hold its first n_tokens tokens.
+  void attach(int32_t seq_id, std::span<const int32_t> pages, int64_t n_tokens);
+  // To be called before a token is added. When it would be written to a page that has other holders, the sequence gets
+  // a page of its own instead, and the caller copies one to the other. Errors: context_full, nothing is changed.
+  struct Copy {
+    int32_t from = 0, to = 0;
+  };
+  Result<std::optional<Copy>> own_tail(int32_t seq_id);
+
+  // Free pages that own_tail() and extend(n) would take, n >= 1.
+  int64_t n_missing(int32_t seq_id, int64_t n) const;
+
   // Tokens the sequence holds.
   int64_t n_tokens(int32_t seq_id) const;
   std::span<const int32_t> pages(int32_t seq_id) const;
@@ -45,14 +67,18 @@ class KvPages {
   struct Sequence {
     std::vector<int32_t> pages;
     int64_t n_tokens = 0;
+    int64_t n_attached = 0;  // of these, those that came with attach(): they count once, for who made them
     bool in_use = false;
   };
   size_t index_of(int32_t seq_id) const;
+  int32_t take_page();
+  Error full(int64_t n_wanted) const;
 
   int64_t page_size_;
   int64_t max_tokens_;
-  int64_t n_tokens_ = 0;       // over all sequences
-  std::vector<int32_t> free_;  // taken from the back: lowest page first
+  int64_t n_tokens_ = 0;            // over all sequences, attached ones left out
+  std::vector<int32_t> free_;       // taken from the back: lowest page first
+  std::vector<int32_t> n_holders_;  // by page
   std::vector<Sequence> sequences_;
 };
 

@@ -74,6 +74,14 @@ void RecurrentStates::advance(int32_t seq_id, std::span<const int32_t> tokens) {
   s.row = static_cast<int32_t>(s.slot * n_snapshots_);
 }
 
+Result<int32_t> RecurrentStates::restore(int32_t seq_id, std::span<const int32_t> tokens) {
+  const int32_t row = TRY(target_row(seq_id));
+  CHECK(sequence(seq_id).prefix_hashes.empty() && !tokens.empty(), seq_id);
+  advance(seq_id, tokens);
+  sequence(seq_id).snapshots.resize(1);  // the states before it are not there
+  return row;
+}
+
 void RecurrentStates::invalidate(int32_t seq_id) {
   Sequence& s = sequence(seq_id);
   s.snapshots.clear();

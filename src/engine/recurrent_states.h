@@ -28,6 +28,9 @@ class RecurrentStates {
   // After a step that failed half way: no state of the sequence but the empty one is valid.
   void invalidate(int32_t seq_id);
   void free_sequence(int32_t seq_id);
+  // The sequence, which holds no tokens, gets the state of these: to be written to the row returned.
+  // Errors: those of target_row.
+  Result<int32_t> restore(int32_t seq_id, std::span<const int32_t> tokens);
 
   // The state for the first `n` tokens, or the nearest exact one before. Afterwards it is the current one.
   struct Rollback {

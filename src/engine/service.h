@@ -42,9 +42,11 @@ struct GenerationRequest {
   size_t n_probs = 0;            // log-probabilities of this many best tokens with every generated one
   bool logprobs = false;         // of the chosen token; implied by n_probs > 0
   bool prompt_logprobs = false;  // PromptScores events: every prompt token but the first, with n_probs best each
+  // Binds all that is generated, but for thoughts (OutputKind::reasoning) unless constrain_reasoning.
   std::unique_ptr<TokenConstraint> constraint;
+  bool constrain_reasoning = false;
 
-  // Thoughts (OutputKind::reasoning) of more tokens than this are closed: these tokens are put in. -1: no limit.
+  // A thought ends after this many tokens: these are put in then. -1: no limit.
   int64_t reasoning_budget = -1;
   std::vector<int32_t> reasoning_close;
 
@@ -179,9 +181,9 @@ class Service {
   std::vector<MemoryUse> memory() const;
 
  private:
-  class Engine;
-  explicit Service(std::unique_ptr<Engine> engine);
-  std::unique_ptr<Engine> engine_;
+  class Impl;
+  explicit Service(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace tokamak

@@ -10,8 +10,6 @@
 namespace tokamak {
 
 namespace {
-constexpr size_t kMaxPrograms = 16;
-
 Error out_of_range(std::string_view what, int64_t value, int64_t low, int64_t high) {
   return Error{.code = ErrorCode::bad_argument,
                .what = fmt::format("{} is outside {}..{}", value, low, high),
@@ -38,6 +36,11 @@ Result<SessionOptions> complete(const Model& model, SessionOptions options) {
   if (options.n_ctx == 0) options.n_ctx = std::min(n_ctx_train, kDefaultContext);
   if (options.n_ctx < 1 || options.n_ctx > arch::kMaxContext)
     return out_of_range("context size (--ctx-size)", options.n_ctx, 1, arch::kMaxContext);
+  if (options.n_kv == 0) options.n_kv = options.n_ctx;
+  if (options.n_kv < options.n_ctx || options.n_kv > arch::kMaxContext)
+    return out_of_range("tokens of the KV cache (--kv-tokens)", options.n_kv, options.n_ctx, arch::kMaxContext);
+  if (options.n_programs < 1 || options.n_programs > 4096)
+    return out_of_range("n_programs", options.n_programs, 1, 4096);
   if (options.n_batch < 1 || options.n_batch > 65536)
     return out_of_range("batch size (--batch)", options.n_batch, 1, 65536);
   if (options.page_size < 16 || options.page_size > 4096 || options.page_size % 16 != 0)
@@ -68,7 +71,7 @@ Result<SessionOptions> complete(const Model& model, SessionOptions options) {
 
 KvConfig kv_config(const Model& model, const SessionOptions& options) {
   const arch::Hparams& hp = model.hparams();
-  KvConfig config{.n_pages = KvPages::n_pages(options.n_ctx, options.page_size),
+  KvConfig config{.n_pages = KvPages::n_pages(options.n_kv, options.page_size),
                   .page_size = options.page_size,
                   .type = options.kv_type};
   for (const arch::LayerHparams& layer : hp.layers)
@@ -85,9 +88,10 @@ KvConfig kv_config(const Model& model, const SessionOptions& options) {
 }
 
 arch::ShapeClass make_shape_class(const KvConfig& kv, const SessionOptions& options, int64_t n_tokens,
-                                  int64_t n_outputs, int64_t n_seqs) {
+                                  int64_t n_outputs, int64_t n_seqs, OutputRows rows = OutputRows::logits) {
   arch::ShapeClass shape{.n_tokens = n_tokens,
                          .n_outputs = n_outputs,
+                         .hidden = rows == OutputRows::hidden,
                          .n_slots = kv.n_pages * kv.page_size,
                          .kv_type = kv.type,
                          .n_ctx = options.n_ctx};
@@ -125,7 +129,7 @@ Session::Session(std::shared_ptr<const Model> model, SessionOptions options, std
       backend_(std::move(backend)),
       weights_(std::move(weights)),
       kv_(std::move(kv)),
-      pages_(options_.n_ctx, options_.page_size) {
+      pages_(options_.n_kv, options_.page_size) {
   if (kv_->config().n_state_rows > 0)
     states_.emplace(options_.n_sequences, options_.n_snapshots, static_cast<size_t>(options_.n_checkpoints));
 }
@@ -141,13 +145,13 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> mo
       TRY(arch::build_graph(model->file(), model->hparams(), make_shape_class(config, options, 1, 1, 1)));
   const auto lookup = [&model](std::string_view name) { return find_weight(model->file(), name); };
   std::unique_ptr<Weights> weights = TRY(backend->load(graph, lookup, progress));
-  std::unique_ptr<KvCache> kv = TRY(make_kv(*backend, config, options.n_ctx));
+  std::unique_ptr<KvCache> kv = TRY(make_kv(*backend, config, options.n_kv));
   return std::unique_ptr<Session>(
       new Session(std::move(model), std::move(options), std::move(backend), std::move(weights), std::move(kv)));
 }
 
-Result<Program*> Session::program(int64_t n_tokens, int64_t n_outputs, int64_t n_seqs) {
-  const arch::ShapeClass shape = make_shape_class(kv_->config(), options_, n_tokens, n_outputs, n_seqs);
+Result<Program*> Session::program(int64_t n_tokens, int64_t n_outputs, int64_t n_seqs, OutputRows rows) {
+  const arch::ShapeClass shape = make_shape_class(kv_->config(), options_, n_tokens, n_outputs, n_seqs, rows);
   const auto found = std::ranges::find(programs_, shape, &CachedProgram::shape);
   if (found != programs_.end()) {
     programs_.splice(programs_.begin(), programs_, found);
@@ -155,9 +159,22 @@ Result<Program*> Session::program(int64_t n_tokens, int64_t n_outputs, int64_t n
   }
   ir::Graph graph = TRY(arch::build_graph(model_->file(), model_->hparams(), shape));
   auto compiled = TRY(backend_->compile(std::move(graph), *weights_, *kv_, options_.compile));
-  if (programs_.size() >= kMaxPrograms) programs_.pop_back();
+  if (static_cast<int64_t>(programs_.size()) >= options_.n_programs) programs_.pop_back();
   programs_.push_front({shape, std::move(compiled)});
   return programs_.front().program.get();
+}
+
+Result<void> Session::reserve(int64_t n_outputs, int64_t n_seqs) try {
+  TRY(program(options_.n_batch, std::min(n_outputs, options_.n_batch), n_seqs));
+  TRY(program(options_.n_batch, options_.n_batch, n_seqs, OutputRows::hidden));
+  const arch::Hparams& hp = model_->hparams();
+  rows_.reserve(static_cast<size_t>(std::max(n_outputs * hp.n_vocab, options_.n_batch * hp.n_embd)));
+  return {};
+} catch (const std::exception&) {  // bad_alloc, length_error
+  return Error{.code = ErrorCode::out_of_memory,
+               .what = "cannot be reserved",
+               .where = fmt::format("{} rows of logits", n_outputs),
+               .hint = "lower --parallel"};
 }
 
 Result<void> Session::check_sequence(int32_t seq_id) const {
@@ -232,32 +249,57 @@ int64_t Session::truncate(int32_t seq_id, int64_t n) {
   return n;
 }
 
-Result<std::span<const float>> Session::forward(std::span<const SequenceTokens> batch) {
-  TRY(check_batch(batch));
-  std::vector<int64_t> before;
-  const auto restore = [&] {
-    for (size_t i = before.size(); i-- > 0;) pages_.truncate(batch[i].seq_id, before[i]);
+void Session::read_state(int32_t seq_id, std::span<float> out) const {
+  CHECK(states_.has_value() && states_->source_row(seq_id) >= 0, seq_id);
+  kv_->read_states(states_->source_row(seq_id), out);
+}
+
+Result<void> Session::attach(int32_t seq_id, std::span<const int32_t> tokens, std::span<const int32_t> pages,
+                             std::span<const float> state) {
+  CHECK(static_cast<int64_t>(state.size()) == state_floats(), state.size());
+  if (states_) kv_->write_states(TRY(states_->restore(seq_id, tokens)), state);
+  pages_.attach(seq_id, pages, static_cast<int64_t>(tokens.size()));
+  return {};
+}
+
+// Room for the tokens of all entries, in pages that nobody else reads; or nothing is changed.
+Result<void> Session::extend(std::span<const SequenceTokens> batch) {
+  const auto extend_one = [this](const SequenceTokens& entry) -> Result<void> {
+    if (entry.tokens.empty()) return {};
+    if (const auto copy = TRY(pages_.own_tail(entry.seq_id))) kv_->copy_page(copy->from, copy->to);
+    return pages_.extend(entry.seq_id, static_cast<int64_t>(entry.tokens.size()));
   };
-  for (const SequenceTokens& entry : batch) {
-    const int64_t n_tokens = pages_.n_tokens(entry.seq_id);
-    if (auto extended = pages_.extend(entry.seq_id, static_cast<int64_t>(entry.tokens.size())); !extended) {
-      restore();
-      return std::move(extended.error());
-    }
-    before.push_back(n_tokens);
+  for (size_t i = 0; i < batch.size(); ++i) {
+    auto extended = extend_one(batch[i]);
+    if (extended) continue;
+    for (size_t j = 0; j < i; ++j)
+      pages_.truncate(batch[j].seq_id, n_tokens(batch[j].seq_id) - static_cast<int64_t>(batch[j].tokens.size()));
+    return extended;
   }
+  return {};
+}
+
+Result<std::span<float>> Session::forward(std::span<const SequenceTokens> batch, OutputRows rows) {
+  TRY(check_batch(batch));
+  TRY(extend(batch));
+  const auto restore = [&] {
+    for (const SequenceTokens& entry : batch)
+      pages_.truncate(entry.seq_id, n_tokens(entry.seq_id) - static_cast<int64_t>(entry.tokens.size()));
+  };
   if (auto filled = fill_inputs(batch); !filled) {
     restore();
     return std::move(filled.error());
   }
   const auto n_outputs = static_cast<int64_t>(out_rows_.size());
-  auto compiled = program(static_cast<int64_t>(tokens_.size()), n_outputs, static_cast<int64_t>(sequences_.size()));
+  auto compiled =
+      program(static_cast<int64_t>(tokens_.size()), n_outputs, static_cast<int64_t>(sequences_.size()), rows);
   if (!compiled) {
     restore();
     return std::move(compiled.error());
   }
-  logits_.resize(static_cast<size_t>(n_outputs * model_->hparams().n_vocab));
-  const std::span<float> output = logits_;
+  const arch::Hparams& hp = model_->hparams();
+  rows_.resize(static_cast<size_t>(n_outputs * (rows == OutputRows::logits ? hp.n_vocab : hp.n_embd)));
+  const std::span<float> output = rows_;
   const StepInputs inputs{.tokens = tokens_,
                           .positions = positions_,
                           .seq_ids = seq_ids_,
@@ -278,7 +320,7 @@ Result<std::span<const float>> Session::forward(std::span<const SequenceTokens> 
   if (states_)
     for (const SequenceTokens& entry : batch)
       if (!entry.tokens.empty()) states_->advance(entry.seq_id, entry.tokens);
-  return std::span<const float>(logits_);
+  return std::span<float>(rows_);
 }
 
 Result<std::span<const float>> Session::prefill(int32_t seq_id, std::span<const int32_t> tokens,
@@ -309,7 +351,7 @@ std::vector<MemoryUse> Session::memory() const {
   std::vector<MemoryUse> out = weights_->memory();
   for (MemoryUse& use : kv_->memory()) out.push_back(std::move(use));
   if (states_) out.push_back({.what = "state checkpoints", .n_bytes = states_->checkpoint_bytes()});
-  out.push_back({.what = "logits", .n_bytes = logits_.capacity() * sizeof(float)});
+  out.push_back({.what = "logits", .n_bytes = rows_.capacity() * sizeof(float)});
   return out;
 }
 

@@ -26,10 +26,12 @@ struct SessionOptions {
   std::string isa = "auto";           // cpu: auto, scalar, avx2, avx512, neon
   int64_t n_threads = 0;              // 0: one per usable core
   std::string activations = "int16";  // cpu: int16 or int8, docs/rationale/activations.md
-  int64_t n_ctx = 0;                  // tokens, over all sequences; 0: the model's, at most kDefaultContext
+  int64_t n_ctx = 0;                  // tokens of a sequence; 0: the model's, at most kDefaultContext
+  int64_t n_kv = 0;                   // tokens of all sequences together; 0: n_ctx
   int64_t n_batch = 512;              // most tokens in one step
   int64_t page_size = 64;
   DType kv_type = DType::f16;
+  int64_t n_programs = 16;  // compiled shapes kept
   // Of models with recurrent layers: sequences at most, states of the last positions kept for exact rollback, and host
   // copies of older ones per sequence.
   int64_t n_sequences = 4, n_snapshots = 1, n_checkpoints = 2;
@@ -38,6 +40,8 @@ struct SessionOptions {
 inline constexpr int64_t kDefaultContext = 8192;
 
 enum class Logits : uint8_t { none, last, all };
+// What forward() returns for a token: logits [n_vocab], or the row after the output norm [n_embd].
+enum class OutputRows : uint8_t { logits, hidden };
 
 // A run of new tokens of one sequence.
 struct SequenceTokens {
@@ -66,17 +70,34 @@ class Session {
   // last n_snapshots, ends of prompts, 0). Returns how many tokens are left; the caller feeds the others again.
   [[nodiscard]] int64_t truncate(int32_t seq_id, int64_t n);
 
-  // One step over at most n_batch tokens. Returns f32 [n_outputs, n_vocab] in batch order, valid until the next call.
+  // The pages of the cache, for holders besides sequences.
+  KvPages& pages() { return pages_; }
+  const KvPages& pages() const { return pages_; }
+  uint64_t page_bytes() const { return kv_->page_bytes(); }
+  // Floats of the recurrent state of one sequence; 0 for models without. read_state: after all its tokens.
+  int64_t state_floats() const { return states_ ? state_row_floats(kv_->config()) : 0; }
+  void read_state(int32_t seq_id, std::span<float> out) const;
+  // The empty sequence takes over `tokens`, computed earlier: their keys and values lie in `pages`, `state` is the
+  // recurrent state after the last. Errors: context_full (no recurrent state is free); nothing is changed then.
+  Result<void> attach(int32_t seq_id, std::span<const int32_t> tokens, std::span<const int32_t> pages,
+                      std::span<const float> state);
+
+  // One step over at most n_batch tokens. Returns f32 [n_outputs, n_vocab or n_embd] in batch order, valid until the
+  // next call; the caller may write to it.
   // On error the sequences are as before (empty, when a device failed in recurrent layers). Errors: context_full,
   // bad_argument (token id, too many tokens, a sequence that is unknown or twice in the batch), device_failed.
-  Result<std::span<const float>> forward(std::span<const SequenceTokens> batch);
+  Result<std::span<float>> forward(std::span<const SequenceTokens> batch, OutputRows rows = OutputRows::logits);
 
   // Any number of tokens of one sequence in chunks of n_batch; logits of the last one. `progress` after each chunk.
   Result<std::span<const float>> prefill(int32_t seq_id, std::span<const int32_t> tokens,
                                          const Progress& progress = {});
 
   // The compiled program of a shape, from the cache or built now.
-  Result<Program*> program(int64_t n_tokens, int64_t n_outputs, int64_t n_seqs = 1);
+  Result<Program*> program(int64_t n_tokens, int64_t n_outputs, int64_t n_seqs = 1,
+                           OutputRows rows = OutputRows::logits);
+  // Memory for steps of n_batch tokens with up to n_outputs rows of logits, or n_batch hidden rows, so that no step
+  // asks for more. Errors: out_of_memory, those of program().
+  Result<void> reserve(int64_t n_outputs, int64_t n_seqs);
 
   // Everything reserved, line by line.
   std::vector<MemoryUse> memory() const;
@@ -91,6 +112,7 @@ class Session {
           std::unique_ptr<Weights> weights, std::unique_ptr<KvCache> kv);
   Result<void> check_sequence(int32_t seq_id) const;
   Result<void> check_batch(std::span<const SequenceTokens> batch) const;
+  Result<void> extend(std::span<const SequenceTokens> batch);
   Result<void> fill_inputs(std::span<const SequenceTokens> batch);
 
   std::shared_ptr<const Model> model_;
@@ -104,7 +126,7 @@ class Session {
   // Inputs of the current step.
   std::vector<int32_t> tokens_, positions_, seq_ids_, slots_, out_rows_, state_src_, state_rows_;
   std::vector<SequencePages> sequences_;
-  std::vector<float> logits_;
+  std::vector<float> rows_;  // of the last step
 };
 
 }  // namespace tokamak

@@ -23,6 +23,8 @@ class CpuKv : public KvCache {
   const KvStorage& storage() const { return storage_; }
   void read_states(int64_t row, std::span<float> out) const override;
   void write_states(int64_t row, std::span<const float> in) override;
+  uint64_t page_bytes() const override { return static_cast<uint64_t>(storage_.bytes_per_page()); }
+  void copy_page(int64_t from, int64_t to) override { storage_.copy_page(from, to); }
   // f32 [n_state_rows, elems of the layer's state of this role].
   float* states(ir::StateRole role, int32_t layer_idx) { return states_.as<float>() + state_offset(role, layer_idx); }
 

@@ -69,6 +69,17 @@ class ReferenceKv : public KvCache {
         from += state->head_dim;
       }
   }
+  uint64_t page_bytes() const override {
+    uint64_t n_floats = 0;
+    for_each_page([&](const StateTensor&, size_t n) { n_floats += n; });
+    return n_floats * sizeof(float);
+  }
+  void copy_page(int64_t from, int64_t to) override {
+    for_each_page([&](StateTensor& state, size_t n) {
+      const auto begin = state.data.begin() + from * static_cast<int64_t>(n);
+      std::copy_n(begin, n, state.data.begin() + to * static_cast<int64_t>(n));
+    });
+  }
   StateTensor& state(ir::StateRole role, int32_t layer_idx) {
     auto& all = role == ir::StateRole::kv_k   ? keys
                 : role == ir::StateRole::kv_v ? values
@@ -80,6 +91,14 @@ class ReferenceKv : public KvCache {
   std::vector<StateTensor> keys, values, conv, recurrent;  // per layer
 
  private:
+  // fn(keys or values of a layer, floats of one page).
+  template <class Fn>
+  void for_each_page(Fn fn) const {
+    for (auto* states : {&keys, &values})
+      for (const StateTensor& state : *states)
+        fn(const_cast<StateTensor&>(state), static_cast<size_t>(config_.page_size * state.n_head_kv * state.head_dim));
+  }
+
   KvConfig config_;
 };
 
