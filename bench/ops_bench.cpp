@@ -125,7 +125,127 @@ void rows(benchmark::State& state, Isa isa, const Model& m, int64_t n_tokens, co
   }
 }
 
+// Shapes of delta nets with 32 and 16 value heads, and of routers.
+struct Recurrent {
+  const char* name;
+  int64_t n_head_k, n_head_v, head_dim;
+  bool per_channel;
+};
+constexpr Recurrent kRecurrents[] = {
+    {"hv32", 16, 32, 128, false}, {"hv16", 16, 16, 128, false}, {"kda32", 32, 32, 128, true}};
+
+void delta_net(benchmark::State& state, Isa isa, const Recurrent& m, int64_t n_tokens) {
+  const int64_t dk = m.head_dim, state_elems = m.n_head_v * dk * dk;
+  auto q = random_floats(n_tokens * m.n_head_k * dk), k = random_floats(n_tokens * m.n_head_k * dk);
+  for (float& x : k) x *= 0.08f;
+  const auto v = random_floats(n_tokens * m.n_head_v * dk);
+  std::vector<float> g(static_cast<size_t>(n_tokens * m.n_head_v * (m.per_channel ? dk : 1)), -0.1f),
+      beta(static_cast<size_t>(n_tokens * m.n_head_v), 0.5f), y(v.size()), states(static_cast<size_t>(2 * state_elems));
+  const SequenceRun run{0, n_tokens};
+  const int32_t from = 0, to = 1;
+  const DeltaNetArgs args{.seqs = {.n_seqs = 1,
+                                   .runs = &run,
+                                   .states = states.data(),
+                                   .state_elems = state_elems,
+                                   .state_src = &from,
+                                   .out = states.data(),
+                                   .out_rows = &to},
+                          .n_head_k = m.n_head_k,
+                          .n_head_v = m.n_head_v,
+                          .dk = dk,
+                          .dv = dk,
+                          .gate_per_channel = m.per_channel,
+                          .scale = 0.088f,
+                          .q = q.data(),
+                          .k = k.data(),
+                          .v = v.data(),
+                          .q_stride = dk,
+                          .k_stride = dk,
+                          .v_stride = dk,
+                          .g = g.data(),
+                          .g_stride = m.per_channel ? dk : m.n_head_v,
+                          .beta = beta.data(),
+                          .beta_stride = m.n_head_v,
+                          .y = y.data()};
+  for (auto _ : state) {
+    op_set(isa).gated_delta_net(args, 0, m.n_head_v * dk / kDeltaBlock);
+    benchmark::ClobberMemory();
+  }
+  const double work = 7 * static_cast<double>(n_tokens * state_elems) * 1e-9;
+  state.counters["GFLOPS"] = benchmark::Counter(work, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void conv(benchmark::State& state, Isa isa, int64_t n_tokens) {
+  constexpr int64_t kChannels = 8192, kTaps = 4;
+  const auto x = random_floats(n_tokens * kChannels), w = random_floats(kTaps * kChannels),
+             start = random_floats((kTaps - 1) * kChannels);
+  std::vector<float> y(x.size());
+  const SequenceRun run{0, n_tokens};
+  const int32_t from = 0;
+  const SsmConvArgs args{.seqs = {.n_seqs = 1,
+                                  .runs = &run,
+                                  .states = start.data(),
+                                  .state_elems = (kTaps - 1) * kChannels,
+                                  .state_src = &from},
+                         .n_channels = kChannels,
+                         .taps = kTaps,
+                         .x = x.data(),
+                         .x_stride = kChannels,
+                         .weight = w.data(),
+                         .silu = true,
+                         .y = y.data(),
+                         .y_stride = kChannels};
+  for (auto _ : state) {
+    op_set(isa).ssm_conv(args, 0, kChannels / kConvBlock);
+    benchmark::ClobberMemory();
+  }
+}
+
+void route(benchmark::State& state, Isa isa, int64_t n_expert, int64_t n_used, int64_t n_tokens) {
+  const auto x = random_floats(n_tokens * n_expert), bias = random_floats(n_expert);
+  std::vector<int32_t> ids(static_cast<size_t>(n_tokens * n_used));
+  std::vector<float> weights(ids.size());
+  const RouterArgs args{.kind = n_used == 8 ? RouterKind::soft_max : RouterKind::sigmoid,
+                        .n_expert = n_expert,
+                        .n_used = n_used,
+                        .x = x.data(),
+                        .x_stride = n_expert,
+                        .bias = n_used == 8 ? nullptr : bias.data(),
+                        .renormalise = true,
+                        .low = 1e-6f,
+                        .high = 1e6f,
+                        .ids = ids.data(),
+                        .ids_stride = n_used,
+                        .weights = weights.data()};
+  for (auto _ : state) {
+    op_set(isa).route(args, 0, n_tokens);
+    benchmark::ClobberMemory();
+  }
+}
+
+void register_recurrent(Isa isa) {
+  const std::string isa_part = "/" + std::string(isa_name(isa));
+  for (int64_t n_tokens : {1, 512}) {
+    const std::string tokens = "_" + std::to_string(n_tokens) + "/";
+    for (const Recurrent& m : kRecurrents)
+      benchmark::RegisterBenchmark(("delta_net" + tokens + m.name + isa_part).c_str(), [=](benchmark::State& s) {
+        delta_net(s, isa, m, n_tokens);
+      })->Unit(benchmark::kMicrosecond);
+    benchmark::RegisterBenchmark(("ssm_conv_silu" + tokens + "8192x4" + isa_part).c_str(), [=](benchmark::State& s) {
+      conv(s, isa, n_tokens);
+    })->Unit(benchmark::kMicrosecond);
+    benchmark::RegisterBenchmark(("route" + tokens + "8_of_128" + isa_part).c_str(), [=](benchmark::State& s) {
+      route(s, isa, 128, 8, n_tokens);
+    })->Unit(benchmark::kMicrosecond);
+    benchmark::RegisterBenchmark(("route" + tokens + "10_of_512" + isa_part).c_str(), [=](benchmark::State& s) {
+      route(s, isa, 512, 10, n_tokens);
+    })->Unit(benchmark::kMicrosecond);
+  }
+}
+
 void register_all() {
+  for (Isa isa : {Isa::avx512, Isa::avx2, Isa::scalar})
+    if (isa_available(isa)) register_recurrent(isa);
   for (Isa isa : {Isa::avx512, Isa::avx2, Isa::scalar})
     for (const Model& m : kModels) {
       if (!isa_available(isa)) continue;

@@ -15,6 +15,7 @@ void check_sum_rows(const cpu::OpSet& ops, ErrorMeter& meter, Out& out);
 void check_argsort(const cpu::OpSet& ops, ErrorMeter& meter, Out& out);
 void check_mask_groups(const cpu::OpSet& ops, ErrorMeter& meter, Out& out);
 void check_add_id(const cpu::OpSet& ops, ErrorMeter& meter, Out& out);
+void check_route(const cpu::OpSet& ops, ErrorMeter& meter, Out& out);
 void check_ssm_conv(const cpu::OpSet& ops, ErrorMeter& meter, Out& out);
 void check_conv_state(const cpu::OpSet& ops, ErrorMeter& meter, Out& out);
 void check_delta_net(const cpu::OpSet& ops, ErrorMeter& meter, Out& out);

@@ -96,6 +96,35 @@ void check_add_id(const OpSet& ops, ErrorMeter& meter, Out& out) {
   }
 }
 
+// Softmax over all, the four largest, renormalised and scaled: then exp(x) over the sum of the four.
+void check_route(const OpSet& ops, ErrorMeter& meter, Out& out) {
+  constexpr size_t kUsed = 4;
+  const Out x = random_numbers(kElems, 57);
+  std::vector<int32_t> ids(kUsed), order(kElems);
+  out.resize(kUsed);
+  ops.route({.n_expert = kElems,
+             .n_used = kUsed,
+             .x = x.data(),
+             .renormalise = true,
+             .low = 1e-6f,
+             .high = 1e6f,
+             .scaled = true,
+             .scale = 2.5f,
+             .ids = ids.data(),
+             .weights = out.data()},
+            0, 1);
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order,
+                           [&](int32_t a, int32_t b) { return x[static_cast<size_t>(a)] > x[static_cast<size_t>(b)]; });
+  double sum = 0;
+  for (size_t i = 0; i < kUsed; ++i) sum += std::exp(double{x[static_cast<size_t>(order[i])]});
+  for (size_t i = 0; i < kUsed; ++i) {
+    const double exact = 2.5 * std::exp(double{x[static_cast<size_t>(order[i])]}) / sum;
+    meter.add(out[i], exact, 40 * kUnit * exact);
+    meter.add(ids[i], order[i], 0);
+  }
+}
+
 namespace {
 constexpr int64_t kChannels = 50, kTaps = 4, kTokens = 5;
 constexpr SequenceRun kRuns[] = {{0, 2}, {2, 5}};

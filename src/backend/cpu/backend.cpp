@@ -63,6 +63,7 @@ class CpuBackend : public Backend {
     Lowering lowering(program->graph(), plan, dynamic_cast<const CpuWeights&>(weights), cpu_kv, target_,
                       pool_->n_threads(), options.matmul_observer);
     for (const ir::Group& group : program->graph().groups) lowering.lower(group);
+    lowering.copy_outputs();
     program->set_steps(lowering.take_steps(), lowering.arena_bytes());
     TRY(cpu_kv.reserve_arena(lowering.arena_bytes()));
     return std::unique_ptr<Program>(std::move(program));

@@ -34,6 +34,18 @@ struct PackStep : Step {
                       .out = context.bytes(out)});
   }
 };
+
+// A graph output that shows part of a value, or a value that is an output already.
+struct CopyOutputStep : Step {
+  Rows x;
+  size_t output = 0;
+
+  void run(const RunContext& context, int thread_idx, int n_threads) const override {
+    const WorkRange rows = split_range(n_split, thread_idx, n_threads);
+    for (int64_t r = rows.begin; r < rows.end; ++r)
+      std::copy_n(context.f32(x.ref) + r * x.stride_elems, x.n, context.outputs[output].data() + r * x.n);
+  }
+};
 }  // namespace
 
 Lowering::Lowering(const ir::Graph& g, const ir::Plan& plan, const CpuWeights& w, CpuKv& cache, Target target,
@@ -89,21 +101,40 @@ void Lowering::reserve_attention_regions() {
   attention_scratch_ = region(attention_scratch_stride_ * static_cast<uint64_t>(n_threads_));
 }
 
-Ref Lowering::attention_partials(int64_t n_floats) {
+// A region that is replaced by a larger one when a layer needs more.
+Ref Lowering::grown(Ref& shared, int64_t n_floats) {
   const uint64_t n_bytes = static_cast<uint64_t>(n_floats) * sizeof(float);
-  if (attention_partials_.n_bytes < n_bytes) attention_partials_ = region(n_bytes);
-  return attention_partials_;
+  if (shared.n_bytes < n_bytes) shared = region(n_bytes);
+  return shared;
+}
+
+size_t Lowering::output_at(ir::ValueId storage) const {
+  for (size_t i = 0; i < graph.outputs.size(); ++i)
+    if (graph.storage_of(graph.outputs[i]) == storage && fuse::is_whole(graph, graph.outputs[i], storage)) return i;
+  return graph.outputs.size();
+}
+
+void Lowering::copy_outputs() {
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    const ir::ValueId id = graph.outputs[i];
+    if (output_at(graph.storage_of(id)) == i) continue;
+    const Rows x = rows(id);
+    CopyOutputStep& step = add<CopyOutputStep>("copy_rows");
+    step.report = {.what = "output " + std::to_string(i), .label = "copy output", .kernel = "copy_rows"};
+    step.report.bytes = 2.0 * static_cast<double>(x.total()) * sizeof(float);
+    step.x = x;
+    step.output = i;
+    step.n_split = x.n_rows;
+    step.reads = {x.ref};
+  }
 }
 
 Rows Lowering::rows(ir::ValueId id) const {
   const ir::Value& v = value(id);
   const ir::ValueId storage = graph.storage_of(id);
   Rows out{.n_rows = v.shape.n_rows(), .n = v.shape.row_elems(), .stride_elems = v.row_stride_elems};
-  for (size_t i = 0; i < graph.outputs.size(); ++i)
-    if (graph.storage_of(graph.outputs[i]) == storage)
-      out.ref = {.where = Ref::Where::output,
-                 .offset = i,
-                 .skip_elems = v.offset_elems - value(graph.outputs[i]).offset_elems};
+  if (const size_t i = output_at(storage); i < graph.outputs.size())
+    out.ref = {.where = Ref::Where::output, .offset = i, .skip_elems = v.offset_elems};
   if (out.ref.where == Ref::Where::none) {
     CHECK(plan_.is_placed(id), id);
     const int64_t span = (out.n_rows - 1) * out.stride_elems + out.n;
@@ -112,6 +143,15 @@ Rows Lowering::rows(ir::ValueId id) const {
                .n_bytes = static_cast<uint64_t>(span) * sizeof(float)};
   }
   return out;
+}
+
+Rows Lowering::rows_or_region(ir::ValueId id) {
+  if (plan_.is_placed(id) || output_at(graph.storage_of(id)) < graph.outputs.size()) return rows(id);
+  const ir::Value& v = value(id);
+  return {.ref = region(static_cast<uint64_t>(v.shape.n_elements()) * sizeof(float)),
+          .n_rows = v.shape.n_rows(),
+          .n = v.shape.row_elems(),
+          .stride_elems = v.shape.row_elems()};
 }
 
 Ref Lowering::pack(ir::ValueId x, ActivationKind kind) {

@@ -37,6 +37,8 @@ class Lowering {
   const MatmulObserver& observer;
 
   void lower(const ir::Group& group);
+  // After all groups: fills the graph outputs that no group has written.
+  void copy_outputs();
   std::vector<std::unique_ptr<Step>> take_steps() { return std::move(steps_); }
   uint64_t arena_bytes() const { return arena_bytes_; }
 
@@ -44,12 +46,16 @@ class Lowering {
   const ir::Value& value(ir::ValueId id) const { return graph.values[id]; }
   // The value's f32 rows: all dimensions but the last flattened. Not for elided values.
   Rows rows(ir::ValueId id) const;
+  // The same for a result of a group that may have no reader outside it: then in a region of its own.
+  Rows rows_or_region(ir::ValueId id);
   // x packed for matmul; adds the step that packs it unless that is still at hand.
   Ref pack(ir::ValueId x, ActivationKind kind);
   // A new part of the arena.
   Ref region(uint64_t n_bytes);
   // Attention's regions, shared by all layers: partial results of split keys, and scratch per thread.
-  Ref attention_partials(int64_t n_floats);
+  Ref attention_partials(int64_t n_floats) { return grown(attention_partials_, n_floats); }
+  // Where convolutions keep the states that they are about to overwrite, shared by all layers.
+  Ref conv_starts(int64_t n_floats) { return grown(conv_starts_, n_floats); }
   const Ref& attention_scratch() const { return attention_scratch_; }
   uint64_t attention_scratch_stride() const { return attention_scratch_stride_; }
   // Tables of rope angles made so far.
@@ -89,7 +95,10 @@ class Lowering {
     ActivationKind kind = ActivationKind::f32;
     Ref ref;
   };
+  // The graph output whose memory holds all of the value `storage`; n outputs if there is none.
+  size_t output_at(ir::ValueId storage) const;
   void describe(Step& step, std::string_view kernel, std::string_view note) const;
+  Ref grown(Ref& shared, int64_t n_floats);
   void reserve_matmul_regions();
   void reserve_attention_regions();
 
@@ -100,7 +109,7 @@ class Lowering {
   size_t next_slot_ = 0;
   Ref scratch_;
   uint64_t scratch_stride_ = 0;
-  Ref attention_scratch_, attention_partials_;
+  Ref attention_scratch_, attention_partials_, conv_starts_;
   uint64_t attention_scratch_stride_ = 0;
   uint64_t arena_bytes_ = 0;
   const ir::Group* group_ = nullptr;  // being lowered

@@ -1,6 +1,8 @@
 // What the lowering files of the non-matmul ops share.
 #pragma once
 
+#include <cmath>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -32,6 +34,12 @@ struct Pointers {
   }
   int32_t* i32(size_t i) const { return reinterpret_cast<int32_t*>((*this)[i]); }
 };
+
+// A bound of CLAMP; infinite where f32 ends.
+inline float f32_bound(double x) {
+  constexpr double kMax = std::numeric_limits<float>::max();
+  return x > kMax ? INFINITY : x < -kMax ? -INFINITY : static_cast<float>(x);
+}
 
 // A kernel over items, of which every token has the same number.
 template <class Args>

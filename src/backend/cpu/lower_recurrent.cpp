@@ -38,7 +38,7 @@ struct RecurrentStep : Step {
   std::vector<Operand> operands;  // [0] is the result, unless the state is
   void (*bind)(Args& args, const Pointers& pointers) = nullptr;
   const CpuKv* kv = nullptr;
-  Ref starts;  // of in-place writes
+  Ref starts;  // where rows that are both read and written are kept
   bool writes_state = false;
   bool own_start_needed = false;  // also where a sequence overwrites its own start
 
@@ -72,8 +72,6 @@ void set_up(Lowering& l, RecurrentStep<Args>& step, const ir::Node& node, size_t
   if (write == nullptr) return;
   step.writes_state = step.writes_cache = true;
   seqs.out = state.data;
-  step.starts = l.region(static_cast<uint64_t>(seqs.n_seqs * state.elems) * sizeof(float));
-  step.writes.push_back(step.starts);
 }
 
 // SSM_CONV (+ADD)(+SILU).
@@ -128,6 +126,7 @@ void lower_ssm_conv_state(Lowering& l, Nodes nodes) {
   step.kernel = op_set(l.isa).ssm_conv_state;
   set_up(l, step, node, 1, write);
   step.own_start_needed = true;
+  if (write) step.starts = l.conv_starts(step.args.seqs.n_seqs * step.args.seqs.state_elems);
   step.operands = {write ? Operand{} : operand(l, node.output), operand(l, node.inputs[0])};
   const Rows& x = step.operands[1].rows;
   step.args.n_channels = x.n;
@@ -138,6 +137,7 @@ void lower_ssm_conv_state(Lowering& l, Nodes nodes) {
     args.x = p[1];
   };
   step.n_split = div_round_up(x.n, kConvBlock);
+  step.writes.push_back(step.starts);
   set_accesses(step);
 }
 
@@ -149,8 +149,10 @@ void lower_gated_delta_net(Lowering& l, Nodes nodes) {
   auto& step = l.add<RecurrentStep<DeltaNetArgs>>("gated_delta_net_f32");
   step.kernel = op_set(l.isa).gated_delta_net;
   set_up(l, step, node, 5, write);
-  step.operands = {operand(l, node.output)};
+  step.operands = {{.rows = l.rows_or_region(node.output)}};
   for (size_t i = 0; i < 5; ++i) step.operands.push_back(operand(l, node.inputs[i]));
+  // Behind y there is room for the states, which the fused kernel writes elsewhere.
+  step.starts = step.operands[0].rows.ref.after(v.shape.n_elements());
   DeltaNetArgs& a = step.args;
   a.n_head_k = k.shape[1], a.n_head_v = v.shape[1], a.dk = k.shape[2], a.dv = v.shape[2];
   a.grouped = node.attrs.keyword<ir::HeadMap>(Attr::head_map) == ir::HeadMap::grouped;

@@ -17,6 +17,8 @@ struct Options {
   float scale = 0.125f, softcap = 0;
   int64_t window = 0;
   bool causal = true, sinks = false;
+  int64_t chunk = 0;
+  int64_t pad = 0;  // unused elements between two heads of q
 };
 
 // One sequence of keys and values (f32), and the queries of all its tokens.
@@ -76,11 +78,15 @@ std::vector<float> attend(Isa isa, const Shape& s, const Options& o, const std::
                           const Cache& cache, const std::vector<TokenRef>& tokens, int n_threads = 1,
                           bool allow_split = true) {
   const auto n_tokens = static_cast<int64_t>(tokens.size());
-  std::vector<float> q, y(static_cast<size_t>(n_tokens * s.n_head * s.dv), -7.0f);
+  const int64_t head_stride = s.dk + o.pad;
+  std::vector<float> q(static_cast<size_t>(n_tokens * s.n_head * head_stride), std::nanf("")),
+      y(static_cast<size_t>(n_tokens * s.n_head * s.dv), -7.0f);
   std::vector<int32_t> positions, seq_ids;
   for (const TokenRef& t : tokens) {
     const auto& all = sequences[static_cast<size_t>(t.seq)].q;
-    q.insert(q.end(), all.begin() + t.pos * s.n_head * s.dk, all.begin() + (t.pos + 1) * s.n_head * s.dk);
+    for (int64_t h = 0; h < s.n_head; ++h)
+      std::copy_n(all.begin() + (t.pos * s.n_head + h) * s.dk, s.dk,
+                  q.begin() + (static_cast<int64_t>(positions.size()) * s.n_head + h) * head_stride);
     positions.push_back(t.pos);
     seq_ids.push_back(t.seq);
   }
@@ -89,7 +95,8 @@ std::vector<float> attend(Isa isa, const Shape& s, const Options& o, const std::
   const auto sinks = random_floats(static_cast<size_t>(s.n_head), 99);
   AttentionCall call;
   call.args = {.q = q.data(),
-               .q_stride = s.n_head * s.dk,
+               .q_stride = s.n_head * head_stride,
+               .q_head_stride = o.pad ? head_stride : 0,
                .y = y.data(),
                .y_stride = s.n_head * s.dv,
                .n_head = s.n_head,
@@ -103,6 +110,7 @@ std::vector<float> attend(Isa isa, const Shape& s, const Options& o, const std::
                .scale = o.scale,
                .softcap = o.softcap,
                .window = o.window,
+               .chunk = o.chunk,
                .causal = o.causal};
   int64_t n_keys = 0;
   for (const Sequence& x : sequences) n_keys = std::max(n_keys, x.n_keys);
@@ -146,6 +154,7 @@ void check_against_f64(const Shape& s, const Options& o, const std::vector<Seque
       for (int64_t j = 0; j < x.n_keys; ++j) {
         if ((o.causal || o.window > 0) && j > pos) continue;
         if (o.window > 0 && pos - j >= o.window) continue;
+        if (o.chunk > 0 && j < pos / o.chunk * o.chunk) continue;
         const int64_t slot =
             cache.pages[static_cast<size_t>(tokens[t].seq)][static_cast<size_t>(j / page_size)] * page_size +
             j % page_size;
@@ -196,6 +205,8 @@ TEST(CpuAttention, AgainstF64AndAllInstructionSetsAgree) {
                              {.softcap = 3},
                              {.sinks = true},
                              {.causal = false},
+                             {.chunk = 16},
+                             {.window = 9, .chunk = 23, .pad = 5},
                              {.scale = 0.3f, .softcap = 20, .window = 33, .sinks = true}};
   for (const Shape& s : shapes)
     for (DType type : {DType::f16, DType::f32, DType::q8_0})
@@ -221,7 +232,8 @@ TEST_P(CpuAttentionLong, SameBitsHoweverTheWorkIsCut) {
   const int64_t n = 600;
   const std::vector<Sequence> sequences = {make_sequence(s, n, 200), make_sequence(s, 300, 210)};
   const Isa isa = best_isa();
-  for (const Options& o : {Options{}, Options{.window = 100}, Options{.window = 512, .sinks = true}}) {
+  for (const Options& o :
+       {Options{}, Options{.window = 100}, Options{.window = 512, .sinks = true}, Options{.chunk = 300, .pad = 7}}) {
     const Cache cache = make_cache(s, sequences, GetParam(), 64, 2);
     const auto all = tokens_of(0, 0, n);
     const auto whole = attend(isa, s, o, sequences, cache, all);
@@ -264,6 +276,20 @@ TEST(CpuAttention, MoreQueryHeadsThanATile) {
   const auto tokens = tokens_of(0, 0, 20);
   const auto y = attend(best_isa(), s, {}, sequences, cache, tokens, 2);
   check_against_f64(s, {}, sequences, cache, tokens, y);
+}
+
+// Latent attention: one key head of 576 dimensions, of which the values are the first 512.
+TEST(CpuAttention, LatentHeads) {
+  const Shape s{16, 1, 576, 512};
+  const Options o{.scale = 0.02f, .pad = 16};
+  const std::vector<Sequence> sequences = {make_sequence(s, 40, 305)};
+  for (DType type : {DType::f16, DType::q8_0}) {
+    const Cache cache = make_cache(s, sequences, type, 16, 4);
+    const auto tokens = tokens_of(0, 0, 40);
+    const auto y = attend(Isa::scalar, s, o, sequences, cache, tokens);
+    check_against_f64(s, o, sequences, cache, tokens, y);
+    for (Isa isa : usable_isas()) expect_same_bits(y, attend(isa, s, o, sequences, cache, tokens, 2), "latent");
+  }
 }
 
 TEST(CpuAttention, SplitKeysWithFewItems) {

@@ -162,6 +162,71 @@ TEST(CpuOpsGraph, Snake) {
   EXPECT_TRUE(has_label(c.check(), "MUL+SIN+SQR+MUL+ADD"));
 }
 
+// The three early forms of routing with everything that may be missing, and the two late ones.
+enum class Score { soft_max, sigmoid, softplus_sqrt, late_soft_max, late_sigmoid };
+constexpr int64_t kExperts = 24, kUsed = 5;
+
+ir::ValueId probabilities(GraphCase& c, Score score, ir::ValueId x) {
+  if (score == Score::soft_max) return c.b.soft_max(x);
+  if (score == Score::sigmoid) return c.b.unary(x, ir::Unary::sigmoid);
+  return score == Score::softplus_sqrt ? c.b.unary(c.b.unary(x, ir::Unary::softplus), ir::Unary::sqrt) : x;
+}
+// bit 0: bias, 1: groups, 2: renormalise, 3: scale, 4: the ids leave the group
+GraphCase routing_case(Score score, int options) {
+  GraphCase c(9);
+  const auto x = c.rows("x", {kExperts}, 2), index = c.weight("index", {kExperts, 1});
+  const auto bias = c.weight("bias", {kExperts}, 0.3f);
+  const bool late = score == Score::late_soft_max || score == Score::late_sigmoid;
+  const auto p = probabilities(c, score, x);
+  const auto table = c.b.reshape(p, {c.n(), kExperts, 1});  // before the ARGSORT: late forms start there
+  auto selection = p;
+  if ((options & 1) != 0) selection = c.b.add(selection, bias);
+  if ((options & 2) != 0) selection = c.b.mask_groups(selection, 4, 2, 2);
+  const auto ids = c.b.view(c.b.argsort(selection), 0, {c.n(), kUsed});
+  auto w = c.b.reshape(c.b.get_rows(table, ids), {c.n(), kUsed});
+  if (score == Score::late_soft_max) w = c.b.soft_max(w);
+  if (score == Score::late_sigmoid) w = c.b.unary(w, ir::Unary::sigmoid);
+  if (!late && (options & 4) != 0) w = c.b.div(w, c.b.clamp(c.b.sum_rows(w), 6.103515625e-5, 1e300));
+  if (!late && (options & 8) != 0) w = c.b.scale(w, 2.5);
+  c.b.output(c.b.mul(w, c.weight("factor", {kUsed})));
+  if ((options & 16) != 0) c.b.output(c.b.get_rows(index, ids));
+  c.finish();
+  return c;
+}
+
+TEST(CpuOpsGraph, Routing) {
+  for (Score score : {Score::soft_max, Score::sigmoid, Score::softplus_sqrt})
+    for (int options = 0; options < 32; ++options) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(score) << " options " << options);
+      EXPECT_FALSE(has_label(routing_case(score, options).check(), "ARGSORT"));
+    }
+  for (int options : {0, 16}) {
+    EXPECT_TRUE(has_label(routing_case(Score::late_soft_max, options).check(), "ARGSORT+GET_ROWS+SOFT_MAX"));
+    EXPECT_TRUE(has_label(routing_case(Score::late_sigmoid, options).check(), "ARGSORT+GET_ROWS+SIGMOID"));
+  }
+}
+
+TEST(CpuOpsGraph, RoutingOfEqualAndInvalidScores) {
+  GraphCase c = routing_case(Score::sigmoid, 4 + 16);
+  std::vector<float>& x = c.numbers("x");
+  std::fill(x.begin(), x.begin() + kExperts, 0.5f);  // all equal: the first ones
+  for (size_t i = kExperts; i < 2 * kExperts; i += 3) x[i] = NAN;
+  std::fill(x.begin() + 3 * kExperts, x.begin() + 4 * kExperts, -INFINITY);
+  c.run_everywhere();  // the reference's sort does not order NaN
+}
+
+TEST(CpuOpsGraph, OutputsThatShowPartOfAValueOrRepeatOne) {
+  GraphCase c;
+  const auto sum = c.b.add(c.rows("x", {3, 20}), c.rows("y", {3, 20}));
+  const auto part = c.b.view(sum, 3, {c.n(), 3, 7});
+  c.b.output(part);
+  c.b.output(sum);
+  c.b.output(c.b.reshape(sum, {c.n(), 60}));
+  c.b.output(c.b.view(c.b.scale(sum, 2), 5, {c.n(), 3, 1}));
+  c.finish();
+  c.check();
+}
+
 // A layer with a convolution and a delta net, in every combination that changes what the kernels do.
 struct RecurrentShape {
   int64_t n_head_k = 2, n_head_v = 4, dk = 16, dv = 24, taps = 4;

@@ -1,4 +1,5 @@
 // Rope tables against f64 trigonometry of the whole angle, rotations against plain loops.
+#include <algorithm>
 #include <limits>
 
 #include "backend/cpu/ops_test_util.h"
@@ -74,6 +75,19 @@ TEST(RopeTable, YarnBlendsBetweenTheEnds) {
   EXPECT_NEAR(table.frequency(46), plain.frequency(46) * 0.25, 1e-15);
 }
 
+TEST(RopeTable, YarnRangeMayEndInsideAPair) {
+  const RopeParams yarn{
+      .n_rot = 128, .theta = 10000, .freq_scale = 0.25, .ext_factor = 1, .n_ctx_orig = 4096, .round_range = false};
+  const RopeTable table(yarn, {}), plain({.n_rot = 128, .theta = 10000}, {});
+  // The ramp runs from 20.94 to 45.03 instead of from 20 to 46.
+  const auto pair_of = [](double turns) { return 64 * std::log(4096 / (turns * 2 * M_PI)) / std::log(10000.0); };
+  const double low = pair_of(32), high = pair_of(1);
+  for (int64_t i : {20, 21, 30, 45, 46}) {
+    const double keep = 1 - std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    EXPECT_NEAR(table.frequency(i), plain.frequency(i) * (0.25 + 0.75 * keep), 1e-15) << i;
+  }
+}
+
 struct RopeCase {
   int64_t head_dim, n_rot;
 };
@@ -106,6 +120,15 @@ TEST(Rope, RotatesAgainstF64) {
           a.x = a.y = in_place.data();
           op_set(isa).rope(a, 5, n_tokens * n_head);
           op_set(isa).rope(a, 0, 5);
+          std::vector<float> spread(static_cast<size_t>(n_tokens * n_head * (c.head_dim + 3)), std::nanf(""));
+          for (int64_t item = 0; item < n_tokens * n_head; ++item)
+            std::copy_n(x.begin() + item * c.head_dim, c.head_dim, spread.begin() + item * (c.head_dim + 3));
+          std::vector<float> from_spread(n);
+          RopeArgs strided = a;
+          strided.x = spread.data(), strided.y = from_spread.data();
+          strided.x_head_stride = c.head_dim + 3, strided.x_stride = n_head * strided.x_head_stride;
+          op_set(isa).rope(strided, 0, n_tokens * n_head);
+          expect_same_bits(y, from_spread, "rope of heads that lie apart");
           if (first.empty()) first = y;
           expect_same_bits(first, y, "rope " + std::string(isa_name(isa)));
           expect_same_bits(first, in_place, "rope in place " + std::string(isa_name(isa)));

@@ -40,6 +40,8 @@ constexpr Labels<2> kGlu = {"GLU", "SILU|SIGMOID|SOFTPLUS +MUL"};
 constexpr Labels<1> kSnake = {"MUL+SIN+SQR+MUL+ADD"}, kGetRows = {"GET_ROWS"}, kCopy = {"CONT"};
 constexpr Labels<1> kAttention = {"FLASH_ATTN_EXT"}, kSoftMax = {"SOFT_MAX"}, kSumRows = {"SUM_ROWS"};
 constexpr Labels<1> kArgsort = {"ARGSORT"}, kMaskGroups = {"MASK_GROUPS"}, kAddId = {"ADD_ID"};
+constexpr Labels<5> kRoute = {"TOPK_MOE (SOFT_MAX)", "TOPK_MOE (SIGMOID)", "TOPK_MOE (SOFTPLUS+SQRT)",
+                              "ARGSORT+GET_ROWS+SOFT_MAX", "ARGSORT+GET_ROWS+SIGMOID"};
 constexpr Labels<2> kSsmConv = {"SSM_CONV", "SSM_CONV(+ADD)+SILU"};
 constexpr Labels<2> kConvState = {"SSM_CONV_STATE", "SSM_CONV_STATE+CPY"};
 constexpr Labels<2> kDeltaNet = {"GATED_DELTA_NET", "GATED_DELTA_NET+CPY"};
@@ -85,6 +87,7 @@ constexpr auto kKernels = std::to_array<KernelRow>({
     {"argsort", kArgsort},
     {"mask_groups", kMaskGroups},
     {"add_id_f32", kAddId},
+    {"route_f32", kRoute},
     {"ssm_conv_f32", kSsmConv},
     {"ssm_conv_state", kConvState},
     {"gated_delta_net_f32", kDeltaNet},

@@ -233,6 +233,7 @@ struct OpSet {
   Kernel<ArgsortArgs> argsort;
   Kernel<MaskGroupsArgs> mask_groups;
   Kernel<AddIdArgs> add_id;
+  Kernel<RouterArgs> route;
   Kernel<SsmConvArgs> ssm_conv;
   Kernel<ConvStateArgs> ssm_conv_state;
   Kernel<DeltaNetArgs> gated_delta_net;

@@ -139,30 +139,123 @@ struct DeltaNet {
         *decay = V::first_lane(A::exp(V::set1(a.g[t * a.g_stride + item.head])));
       }
     }
-    for (int64_t j = 0; j < item.n_rows; ++j)
-      for (int64_t t = begin; t < end; ++t) step(item, j, t, item.decay + (t - begin) * a.dk);
+    if (a.gate_per_channel)
+      run_rows<true>(item, begin, end);
+    else
+      run_rows<false>(item, begin, end);
   }
 
+  // Widths that fit the registers have a kernel of their own, with the same order of operations.
+  template <bool kPerChannel>
+  static void run_rows(Item& item, int64_t begin, int64_t end) {
+    switch (item.args->dk) {
+      case 64:
+        return run_wide<4, kPerChannel>(item, begin, end);
+      case 128:
+        return run_wide<8, kPerChannel>(item, begin, end);
+      default:
+        for (int64_t j = 0; j < item.n_rows; ++j)
+          for (int64_t t = begin; t < end; ++t) step(item, j, t, item.decay + (t - begin) * item.args->dk);
+    }
+  }
+  template <int kVecs, bool kPerChannel>
+  static void run_wide(Item& item, int64_t begin, int64_t end) {
+    constexpr int kRows = V::kTileVecs >= 4 ? 16 / kVecs : 1;  // two rows of 128 fill half of 32 registers
+    int64_t j = 0;
+    for (; j + kRows <= item.n_rows; j += kRows) rows_of_vectors<kRows, kVecs, kPerChannel>(item, j, begin, end);
+    for (; j < item.n_rows; ++j) rows_of_vectors<1, kVecs, kPerChannel>(item, j, begin, end);
+  }
+
+  // What one token brings for the rows of an item.
+  struct Token {
+    const float *q, *k, *v;
+    float beta;
+    float* y;
+  };
+  static Token token(const Item& item, int64_t t) {
+    const DeltaNetArgs& a = *item.args;
+    return {.q = a.q + (t * a.n_head_k + item.key_head) * a.q_stride,
+            .k = a.k + (t * a.n_head_k + item.key_head) * a.k_stride,
+            .v = a.v + (t * a.n_head_v + item.head) * a.v_stride + item.first,
+            .beta = a.beta[t * a.beta_stride + item.head],
+            .y = a.y + (t * a.n_head_v + item.head) * a.dv + item.first};
+  }
+
+  template <int kRows, int kVecs, bool kPerChannel>
+  static void rows_of_vectors(Item& item, int64_t j, int64_t begin, int64_t end) {
+    constexpr int kDk = 16 * kVecs, kSums = 4;
+    const float scale = item.args->scale;
+    float* rows = item.rows + j * kDk;
+    F s[kRows][kVecs];
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 16
+      for (int i = 0; i < kVecs; ++i) s[r][i] = V::load(rows + r * kDk + 16 * i);
+    for (int64_t t = begin; t < end; ++t) {
+      const Token in = token(item, t);
+      const float* decay = item.decay + (t - begin) * kDk;
+      F sums[kRows][kSums];
+      clear(sums);
+      const F one_decay = V::set1(*decay);
+#pragma GCC unroll 16
+      for (int i = 0; i < kVecs; ++i) {
+        const F k = V::load(in.k + 16 * i), d = kPerChannel ? V::load(decay + 16 * i) : one_decay;
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) {
+          s[r][i] = V::mul(s[r][i], d);
+          sums[r][i % kSums] = V::fma(s[r][i], k, sums[r][i % kSums]);
+        }
+      }
+      F change[kRows];
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) change[r] = V::set1(in.beta * (in.v[j + r] - total(sums[r])));
+      clear(sums);
+#pragma GCC unroll 16
+      for (int i = 0; i < kVecs; ++i) {
+        const F k = V::load(in.k + 16 * i), q = V::load(in.q + 16 * i);
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) {
+          s[r][i] = V::fma(change[r], k, s[r][i]);
+          sums[r][i % kSums] = V::fma(s[r][i], q, sums[r][i % kSums]);
+        }
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) in.y[j + r] = scale * total(sums[r]);
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 16
+      for (int i = 0; i < kVecs; ++i) V::store(rows + r * kDk + 16 * i, s[r][i]);
+  }
+  template <int kRows, int kSums>
+  static void clear(F (&sums)[kRows][kSums]) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 16
+      for (int i = 0; i < kSums; ++i) sums[r][i] = V::zero();
+  }
+
+  // Any width; vector i goes to sum i mod 4.
   static void step(Item& item, int64_t j, int64_t t, const float* decay) {
     const DeltaNetArgs& a = *item.args;
-    const float* q = a.q + (t * a.n_head_k + item.key_head) * a.q_stride;
-    const float* k = a.k + (t * a.n_head_k + item.key_head) * a.k_stride;
-    const float value = a.v[(t * a.n_head_v + item.head) * a.v_stride + item.first + j];
+    const Token in = token(item, t);
     float* row = item.rows + j * a.dk;
-    F known[4] = {V::zero(), V::zero(), V::zero(), V::zero()}, sum[4] = {V::zero(), V::zero(), V::zero(), V::zero()};
+    F known[1][4], sum[1][4];
+    clear(known);
+    clear(sum);
     for_vectors(a.dk, [&](int64_t i, int n) {
       const F d = a.gate_per_channel ? R::load(decay + i, n) : V::set1(*decay);
       const F x = V::mul(R::load(row + i, n), d);
       R::store(row + i, x, n);
-      known[i / 16 % 4] = V::fma(x, R::load(k + i, n), known[i / 16 % 4]);
+      known[0][i / 16 % 4] = V::fma(x, R::load(in.k + i, n), known[0][i / 16 % 4]);
     });
-    const F change = V::set1(a.beta[t * a.beta_stride + item.head] * (value - total(known)));
+    const F change = V::set1(in.beta * (in.v[j] - total(known[0])));
     for_vectors(a.dk, [&](int64_t i, int n) {
-      const F x = V::fma(change, R::load(k + i, n), R::load(row + i, n));
+      const F x = V::fma(change, R::load(in.k + i, n), R::load(row + i, n));
       R::store(row + i, x, n);
-      sum[i / 16 % 4] = V::fma(x, R::load(q + i, n), sum[i / 16 % 4]);
+      sum[0][i / 16 % 4] = V::fma(x, R::load(in.q + i, n), sum[0][i / 16 % 4]);
     });
-    a.y[(t * a.n_head_v + item.head) * a.dv + item.first + j] = a.scale * total(sum);
+    in.y[j] = a.scale * total(sum[0]);
   }
   static float total(const F (&s)[4]) { return V::sum(V::add(V::add(s[0], s[1]), V::add(s[2], s[3]))); }
 };

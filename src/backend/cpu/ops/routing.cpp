@@ -18,6 +18,16 @@ void argsort_rows(const ArgsortArgs& a, int64_t begin, int64_t end) {
   }
 }
 
+void best_of_row(const float* x, int64_t n, int64_t n_best, int32_t* ids) {
+  int64_t n_found = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (n_found == n_best && !ranks_before(x[i], x[ids[n_best - 1]])) continue;  // most of them
+    int64_t at = n_found < n_best ? n_found++ : n_best - 1;
+    for (; at > 0 && ranks_before(x[i], x[ids[at - 1]]); --at) ids[at] = ids[at - 1];
+    ids[at] = static_cast<int32_t>(i);
+  }
+}
+
 namespace {
 // Sum of the n_best largest of x; exact for two of like size, as f64 holds it.
 double group_score(const float* x, int64_t n, int64_t n_best) {

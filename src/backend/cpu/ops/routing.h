@@ -55,11 +55,36 @@ struct AddIdArgs {
   int64_t y_stride = 0;
 };
 
+// From router logits to experts and their weights in one pass over a row; item = token. The same bits as the ops one by
+// one:
+//   p = softmax(x), sigmoid(x) or sqrt(softplus(x)); s = p + bias; groups of s masked; ids = the n_used best of s
+//   w = p[ids]; w /= clamp(sum w, low, high); w *= scale
+// or, late: ids = the n_used best of x, w = softmax or sigmoid of x[ids].
+inline constexpr int64_t kMaxRoutedExperts = 1024;
+enum class RouterKind : uint8_t { soft_max, sigmoid, softplus_sqrt, late_soft_max, late_sigmoid };
+struct RouterArgs {
+  RouterKind kind = RouterKind::soft_max;
+  int64_t n_expert = 0, n_used = 0;  // n_expert <= kMaxRoutedExperts
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  const float* bias = nullptr;                        // [n_expert] or null
+  int64_t n_group = 1, n_group_used = 1, n_best = 0;  // n_best 0: no groups
+  bool renormalise = false;
+  float low = 0, high = 0;
+  bool scaled = false;
+  float scale = 1;
+  int32_t* ids = nullptr;  // n_used per token
+  int64_t ids_stride = 0;
+  float* weights = nullptr;  // [n_tokens][n_used]
+};
+
 // Whether a value comes before another in falling order: NaN last, as ARGSORT has it.
 inline bool ranks_before(float a, float b) { return a > b || (b != b && a == a); }
 
 // In plain C++ for all instruction sets: they compare and move, and do no arithmetic worth a vector. routing.cpp.
 void argsort_rows(const ArgsortArgs& args, int64_t begin, int64_t end);
 void mask_groups_rows(const MaskGroupsArgs& args, int64_t begin, int64_t end);
+// The first n_best entries of argsort.
+void best_of_row(const float* x, int64_t n, int64_t n_best, int32_t* ids);
 
 }  // namespace tokamak::cpu

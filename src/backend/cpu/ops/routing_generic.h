@@ -37,6 +37,57 @@ struct Routing {
       a.y[r] = R::sum_row(a.x + r * a.x_stride, a.row_elems, [](F s, F v, int) { return V::add(s, v); });
   }
 
+  template <class Fn>
+  static void map_row(const float* x, int64_t n_elems, float* y, Fn fn) {
+    for_vectors(n_elems, [&](int64_t i, int n) { R::store(y + i, fn(R::load(x + i, n)), n); });
+  }
+  static void probabilities(RouterKind kind, const float* x, int64_t n, float* p) {
+    if (kind == RouterKind::soft_max) return soft_max_row(x, n, p);
+    if (kind == RouterKind::sigmoid) return map_row(x, n, p, [](F v) { return A::sigmoid(v); });
+    map_row(x, n, p, [](F v) { return V::sqrt(A::softplus(v)); });
+  }
+  static void route(const RouterArgs& a, int64_t begin, int64_t end) {
+    alignas(64) float p[kMaxRoutedExperts], biased[kMaxRoutedExperts], masked[kMaxRoutedExperts];
+    const bool late = a.kind == RouterKind::late_soft_max || a.kind == RouterKind::late_sigmoid;
+    for (int64_t t = begin; t < end; ++t) {
+      const float* x = a.x + t * a.x_stride;
+      int32_t* ids = a.ids + t * a.ids_stride;
+      float* w = a.weights + t * a.n_used;
+      if (!late) probabilities(a.kind, x, a.n_expert, p);
+      const float *source = late ? x : p, *score = source;
+      if (a.bias) {
+        for_vectors(a.n_expert, [&](int64_t i, int n) {
+          R::store(biased + i, V::add(R::load(score + i, n), R::load(a.bias + i, n)), n);
+        });
+        score = biased;
+      }
+      if (a.n_best > 0) {
+        mask_groups_rows({.row_elems = a.n_expert,
+                          .n_group = a.n_group,
+                          .n_group_used = a.n_group_used,
+                          .n_best = a.n_best,
+                          .x = score,
+                          .y = masked},
+                         0, 1);
+        score = masked;
+      }
+      best_of_row(score, a.n_expert, a.n_used, ids);
+      for (int64_t i = 0; i < a.n_used; ++i) w[i] = source[ids[i]];
+      weigh(a, w);
+    }
+  }
+  // From the chosen ones' scores to their weights.
+  static void weigh(const RouterArgs& a, float* w) {
+    if (a.kind == RouterKind::late_soft_max) soft_max_row(w, a.n_used, w);
+    if (a.kind == RouterKind::late_sigmoid) map_row(w, a.n_used, w, [](F v) { return A::sigmoid(v); });
+    if (a.renormalise) {
+      const F sum = V::set1(R::sum_row(w, a.n_used, [](F s, F v, int) { return V::add(s, v); }));
+      const F divisor = V::min(V::set1(a.high), V::max(V::set1(a.low), sum));
+      map_row(w, a.n_used, w, [divisor](F v) { return V::div(v, divisor); });
+    }
+    if (a.scaled) map_row(w, a.n_used, w, [&a](F v) { return V::fma(V::set1(a.scale), v, V::zero()); });
+  }
+
   static void add_id(const AddIdArgs& a, int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
       const int32_t expert = a.ids[item / a.n_used * a.ids_stride + item % a.n_used];
