@@ -155,8 +155,9 @@ Result<void> add_longrope(const ConfigReader& config, const RopeSection& rope, M
   // No factor: other engines would divide the positions by it besides.
   model.add("rope.scaling.original_context_length", static_cast<uint32_t>(original));
   model.add("rope.scaling.attn_factor", static_cast<float>(magnitude));
-  model.rope_factors.push_back({"rope_factors_long.weight", TRY(factor_list(rope, "long_factor", model))});
-  model.rope_factors.push_back({"rope_factors_short.weight", TRY(factor_list(rope, "short_factor", model))});
+  auto far = TRY(factor_list(rope, "long_factor", model)), near = TRY(factor_list(rope, "short_factor", model));
+  model.rope_factors.push_back({"rope_factors_long.weight", std::move(far)});
+  model.rope_factors.push_back({"rope_factors_short.weight", std::move(near)});
   return {};
 }
 
@@ -172,7 +173,8 @@ Result<void> add_scaling(const ConfigReader& config, const RopeSection& rope, Mo
     return {};
   }
   if (rope.kind == "llama3") {
-    model.rope_factors.push_back({"rope_freqs.weight", TRY(llama3_factors(rope, model))});
+    auto factors = TRY(llama3_factors(rope, model));
+    model.rope_factors.push_back({"rope_freqs.weight", std::move(factors)});
     return {};
   }
   Error error = unsupported(rope.reader, "rope_type", fmt::format("rope scaling '{}' is not supported", rope.kind));
