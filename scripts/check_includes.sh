@@ -3,7 +3,7 @@
 # backend/ never includes arch/, and backends do not include each other.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-order=(base tensor quant gguf safetensors tokenizer chat grammar ir fuse arch quantize convert synth backend engine eval server cli)
+order=(base tensor quant gguf safetensors tokenizer chat grammar ir fuse arch quantize convert synth backend engine eval check server cli)
 
 rank_of() {
   for i in "${!order[@]}"; do [[ ${order[i]} == "$1" ]] && echo "$i" && return; done

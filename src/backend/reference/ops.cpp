@@ -200,10 +200,7 @@ void mul_mat(const OpContext& c) {
   });
 }
 
-struct RopeAngles {
-  std::vector<double> per_position;  // angle of pair i at position p: p * per_position[i]
-  double magnitude;                  // factor on cos and sin
-};
+}  // namespace
 
 // Su et al. 2021 (arXiv:2104.09864); YaRN: Peng et al. 2023 (arXiv:2309.00071), section 3.
 RopeAngles rope_angles(const ir::Attrs& attrs, const Tensor* factors) {
@@ -240,6 +237,7 @@ RopeAngles rope_angles(const ir::Attrs& attrs, const Tensor* factors) {
   return out;
 }
 
+namespace {
 void rope(const OpContext& c) {
   const Tensor &x = c.inputs[0], &positions = c.inputs[1];
   const RopeAngles angles = rope_angles(c.node.attrs, c.inputs.size() > 2 ? &c.inputs[2] : nullptr);

@@ -64,6 +64,13 @@ void ssm_conv_state(const OpContext& c);
 void gated_delta_net(const OpContext& c);
 void cpy(const OpContext& c);
 
+struct RopeAngles {
+  std::vector<double> per_position;  // angle of pair i at position p: p * per_position[i]
+  double magnitude;                  // factor on cos and sin
+};
+// Of a ROPE's attributes; factors: its third operand or null.
+RopeAngles rope_angles(const ir::Attrs& attrs, const Tensor* factors);
+
 // Sum of products in f64, in a fixed order.
 double dot(const float* a, const float* b, int64_t n);
 

@@ -1,0 +1,43 @@
+// How far a result may be from the reference, from the arithmetic alone: a running error analysis of the case's graph.
+//
+// Every value carries a bound on the distance between what a backend and what the reference may hold. An op adds what
+// its own arithmetic may lose, in any order of summation, and passes on what its operands carry:
+//   u = 2^-24; a sum of n products:  n * u * sum |a_i b_i|       (Higham 2002, section 3.1 and 3.3)
+//   codes of quantized matmuls:      half a step of the group's largest |x| per element, times |w|
+//   stored f32:                      u * |y| for each of the two that are compared
+// Fused groups only drop roundings or change the order of sums, so one bound holds for fused and unfused.
+// Non-goal: tight bounds. Published tolerances on the mean error (max_nmse) stand beside them.
+#pragma once
+
+#include <vector>
+
+#include "check/run.h"
+
+namespace tokamak::check {
+
+inline constexpr double kUnit = 0x1p-24;  // relative rounding error of f32
+
+// The integer codes that inputs of quantized matmuls are rounded to.
+struct Arithmetic {
+  double max_code = 127;  // the largest |x| of a group becomes it
+  int64_t group_elems = 32;
+};
+
+struct Bounded {
+  std::vector<float> x;
+  std::vector<double> bound;
+};
+
+struct Expected {
+  std::vector<Bounded> outputs, values;  // as in RunOutcome
+  Bounded states;
+  bool is_ambiguous = false;  // scores lie so close that a backend may choose others: draw other numbers
+};
+
+// Runs the case on the reference backend and bounds what another may make of it. Errors: those of the reference.
+Result<Expected> expect(const Case& c, Backend& reference, const Arithmetic& arithmetic);
+
+// Largest published NMSE that the ops of the graph may show. Source: the tolerances of ggml's test-backend-ops.
+double max_nmse(const ir::Graph& graph);
+
+}  // namespace tokamak::check
