@@ -199,16 +199,23 @@ struct DeltaNet {
       const F one_decay = V::set1(*decay);
 #pragma GCC unroll 16
       for (int i = 0; i < kVecs; ++i) {
-        const F k = V::load(in.k + 16 * i), d = kPerChannel ? V::load(decay + 16 * i) : one_decay;
+        const F k = V::load(in.k + 16 * i), d = kPerChannel ? V::load(decay + 16 * i) : V::zero();
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) {
-          s[r][i] = V::mul(s[r][i], d);
+          if constexpr (kPerChannel) s[r][i] = V::mul(s[r][i], d);
           sums[r][i % kSums] = V::fma(s[r][i], k, sums[r][i % kSums]);
         }
       }
+      if constexpr (!kPerChannel) {  // beside the sums, which take their time
+#pragma GCC unroll 16
+        for (int i = 0; i < kVecs; ++i)
+#pragma GCC unroll 16
+          for (int r = 0; r < kRows; ++r) s[r][i] = V::mul(s[r][i], one_decay);
+      }
       F change[kRows];
 #pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) change[r] = V::set1(in.beta * (in.v[j + r] - total(sums[r])));
+      for (int r = 0; r < kRows; ++r)
+        change[r] = V::set1(in.beta * (in.v[j + r] - known<kPerChannel>(sums[r], *decay)));
       clear(sums);
 #pragma GCC unroll 16
       for (int i = 0; i < kVecs; ++i) {
@@ -240,22 +247,29 @@ struct DeltaNet {
     const DeltaNetArgs& a = *item.args;
     const Token in = token(item, t);
     float* row = item.rows + j * a.dk;
-    F known[1][4], sum[1][4];
-    clear(known);
+    F sum[1][4];
     clear(sum);
     for_vectors(a.dk, [&](int64_t i, int n) {
-      const F d = a.gate_per_channel ? R::load(decay + i, n) : V::set1(*decay);
-      const F x = V::mul(R::load(row + i, n), d);
-      R::store(row + i, x, n);
-      known[0][i / 16 % 4] = V::fma(x, R::load(in.k + i, n), known[0][i / 16 % 4]);
+      F x = R::load(row + i, n);
+      if (a.gate_per_channel) R::store(row + i, x = V::mul(x, R::load(decay + i, n)), n);
+      sum[0][i / 16 % 4] = V::fma(x, R::load(in.k + i, n), sum[0][i / 16 % 4]);
     });
-    const F change = V::set1(in.beta * (in.v[j] - total(known[0])));
+    const float was = a.gate_per_channel ? known<true>(sum[0], *decay) : known<false>(sum[0], *decay);
+    const F change = V::set1(in.beta * (in.v[j] - was)), one_decay = V::set1(*decay);
+    clear(sum);
     for_vectors(a.dk, [&](int64_t i, int n) {
-      const F x = V::fma(change, R::load(in.k + i, n), R::load(row + i, n));
+      F x = R::load(row + i, n);
+      if (!a.gate_per_channel) x = V::mul(x, one_decay);
+      x = V::fma(change, R::load(in.k + i, n), x);
       R::store(row + i, x, n);
       sum[0][i / 16 % 4] = V::fma(x, R::load(in.q + i, n), sum[0][i / 16 % 4]);
     });
     in.y[j] = a.scale * total(sum[0]);
+  }
+  // What the decayed row holds for a key; one decay for the row scales the sum instead of every element.
+  template <bool kPerChannel>
+  static float known(const F (&sums)[4], float decay) {
+    return kPerChannel ? total(sums) : total(sums) * decay;
   }
   static float total(const F (&s)[4]) { return V::sum(V::add(V::add(s[0], s[1]), V::add(s[2], s[3]))); }
 };
