@@ -116,6 +116,23 @@ Result<SamplerParams> validate(SamplerParams params) {
   return params;
 }
 
+bool set_sampler_field(SamplerParams& params, std::string_view json, double value) {
+  for (const Field& field : kFields) {
+    if (field.json != json) continue;
+    std::visit(
+        [&](auto member) {
+          using Member = std::remove_reference_t<decltype(params.*member)>;
+          if constexpr (std::is_same_v<Member, bool>)
+            params.*member = value != 0;
+          else
+            params.*member = static_cast<Member>(value);
+        },
+        field.member);
+    return true;
+  }
+  return false;
+}
+
 Result<SamplerParams> sampler_params(const SettingValues& values) {
   SamplerParams params;
   for (const Field& field : kFields)

@@ -59,6 +59,9 @@ struct SamplerParams {
 // The parameters themselves if all are in range. Errors: bad_argument, `where` is the JSON field.
 Result<SamplerParams> validate(SamplerParams params);
 
+// Sets the member of this JSON name (numbers and flags only); false: there is none. Ranges are left to validate().
+bool set_sampler_field(SamplerParams& params, std::string_view json, double value);
+
 // The sampling rows of the command line or environment, validated.
 Result<SamplerParams> sampler_params(const SettingValues& values);
 

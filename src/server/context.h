@@ -1,0 +1,63 @@
+// What all endpoints share.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "chat/chat_template.h"
+#include "engine/service.h"
+#include "server/fields.h"
+#include "server/http.h"
+
+namespace tokamak::server {
+
+struct ServerOptions {
+  HttpOptions http;
+  std::string alias;                  // the model's name in answers; empty: its own
+  std::vector<std::string> api_keys;  // empty: everybody may
+  std::string cors_origin;            // Access-Control-Allow-Origin; empty: none
+  SamplerParams sampling;             // of requests that say nothing
+  int64_t n_predict = -1;             // the same
+  std::string reasoning_start,
+      reasoning_end;  // tags of thoughts; empty: the common ones are looked for in the template
+};
+
+// Threads for work that must not hold up the sockets: JSON, templates, tokens.
+class Workers {
+ public:
+  explicit Workers(int n_threads);
+  ~Workers();  // finishes what is queued
+  void post(std::function<void()> work);
+
+ private:
+  void run();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+struct ServerContext {
+  ServerOptions options;
+  Service& service;
+  const Model& model;
+  Result<ChatTemplate> chat_template;  // an error is what chat requests get
+  std::string model_name;
+  int64_t created = 0;  // seconds since 1970, of the start
+
+  const Tokenizer& tokenizer() const { return model.tokenizer(); }
+};
+
+// "chatcmpl-" and 24 random letters.
+std::string new_id(std::string_view prefix);
+int64_t unix_seconds();
+
+}  // namespace tokamak::server

@@ -1,0 +1,49 @@
+#include "server/server.h"
+
+#include "server/dialect.h"
+#include "server/endpoints.h"
+
+namespace tokamak::server {
+
+namespace {
+constexpr int kWorkers = 2;
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<Session> session, Result<ChatTemplate> chat_template,
+                                              const ServiceOptions& service_options, ServerOptions options) {
+  std::unique_ptr<Server> server(new Server());
+  server->service_ = TRY(Service::create(std::move(session), service_options));
+  const Model& model = server->service_->model();
+  std::string name = options.alias.empty() ? model.name() : options.alias;
+  const HttpOptions http = options.http;
+  server->context_ = std::make_unique<ServerContext>(ServerContext{.options = std::move(options),
+                                                                   .service = *server->service_,
+                                                                   .model = model,
+                                                                   .chat_template = std::move(chat_template),
+                                                                   .model_name = std::move(name),
+                                                                   .created = unix_seconds()});
+  server->workers_ = std::make_unique<Workers>(kWorkers);
+  server->http_ = TRY(HttpServer::start(
+      http,
+      [&context = *server->context_, &workers = *server->workers_](const std::shared_ptr<Exchange>& exchange) {
+        route(exchange, context, workers);
+      },
+      [](int status, std::string_view path, std::string_view what) {
+        return error_response(dialect_of(path), status, what);
+      }));
+  return server;
+}
+
+bool Server::shut_down(double timeout_seconds) {
+  http_->close_listener();
+  const bool clean = service_->drain(timeout_seconds);
+  workers_.reset();
+  http_->stop();
+  return clean;
+}
+
+Server::~Server() {
+  if (http_ && workers_) static_cast<void>(shut_down(0));
+}
+
+}  // namespace tokamak::server

@@ -1,0 +1,33 @@
+// A model behind HTTP: sockets, workers and the engine's service put together.
+#pragma once
+
+#include <memory>
+
+#include "server/context.h"
+
+namespace tokamak::server {
+
+class Server {
+ public:
+  // Takes the session over and listens. Errors: those of Service::create and HttpServer::start.
+  static Result<std::unique_ptr<Server>> start(std::unique_ptr<Session> session, Result<ChatTemplate> chat_template,
+                                               const ServiceOptions& service, ServerOptions options);
+  ~Server();
+  uint16_t port() const { return http_->port(); }
+  const Service& service() const { return *service_; }
+
+  // Takes no new connections and requests, waits for the running ones, at most `timeout_seconds`, then ends all. True
+  // if nothing was cut off.
+  bool shut_down(double timeout_seconds);
+
+ private:
+  Server() = default;
+
+  // Destroyed in the opposite order: the service's sinks hold exchanges, which wake the sockets' thread.
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<ServerContext> context_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<Workers> workers_;
+};
+
+}  // namespace tokamak::server

@@ -1,0 +1,150 @@
+// Endpoints that do not generate: tokens, templates, the server's own state.
+#include <fmt/format.h>
+
+#include "base/utf8.h"
+#include "server/chat_prompt.h"
+#include "server/endpoints.h"
+#include "server/generation.h"
+
+namespace tokamak::server {
+
+namespace {
+void answer(const std::shared_ptr<Exchange>& exchange, Result<Json> json) {
+  if (json)
+    exchange->respond({.body = dump(*json)});
+  else
+    exchange->respond(error_response(Dialect::openai, json.error()));
+}
+
+Json piece_json(std::string_view bytes) {
+  if (is_valid_utf8(bytes)) return Json(std::string(bytes));
+  Json list = Json::array();
+  for (char c : bytes) list.push_back(static_cast<unsigned char>(c));
+  return list;
+}
+
+Result<Json> tokenize_json(const Fields& fields, const Tokenizer& tokenizer) {
+  const Json* content = fields.find("content");
+  if (!content || !content->is_string()) return bad_field("content", content ? "must be text" : "is missing");
+  const auto ids = tokenizer.encode(content->get<std::string>(), {.add_special = fields.flag("add_special", false),
+                                                                  .parse_special = fields.flag("parse_special", true)});
+  Json tokens = Json::array();
+  for (int32_t id : ids)
+    tokens.push_back(fields.flag("with_pieces", false)
+                         ? Json{{"id", id}, {"piece", piece_json(tokenizer.token_bytes(id))}}
+                         : Json(id));
+  return Json{{"tokens", std::move(tokens)}};
+}
+
+Result<Json> detokenize_json(const Fields& fields, const Tokenizer& tokenizer) {
+  const Json* tokens = fields.find("tokens");
+  if (!tokens) return bad_field("tokens", "is missing");
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < tokens->size(); ++i) {
+    const Json& id = (*tokens)[i];
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= tokenizer.n_vocab())
+      return bad_field(fmt::format("tokens[{}]", i),
+                       fmt::format("must be a token id of 0..{}", tokenizer.n_vocab() - 1));
+    ids.push_back(id.get<int32_t>());
+  }
+  return Json{{"content", replace_invalid_utf8(tokenizer.decode(ids, {.keep_special = true}))}};
+}
+
+Json model_meta(const ServerContext& context) {
+  const arch::Hparams& hp = context.model.hparams();
+  return {{"n_vocab", hp.n_vocab}, {"n_ctx", context.service.n_ctx()},     {"n_ctx_train", hp.n_ctx_train},
+          {"n_embd", hp.n_embd},   {"n_params", context.model.n_params()}, {"size", context.model.file().n_bytes()}};
+}
+}  // namespace
+
+void tokenize(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
+  auto fields = Fields::parse(exchange->request().body, kTokens);
+  answer(exchange, fields ? tokenize_json(*fields, context.tokenizer()) : Result<Json>(fields.error()));
+}
+
+void detokenize(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
+  auto fields = Fields::parse(exchange->request().body, kTokens);
+  answer(exchange, fields ? detokenize_json(*fields, context.tokenizer()) : Result<Json>(fields.error()));
+}
+
+void apply_template(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
+  const auto render = [&]() -> Result<Json> {
+    const Fields fields = TRY(Fields::parse(exchange->request().body, kChat));
+    return Json{{"prompt", TRY(render_chat(fields, context))}};
+  };
+  answer(exchange, render());
+}
+
+void health(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
+  const ServiceStats stats = context.service.stats();
+  if (stats.stuck) return exchange->respond(error_response(Dialect::openai, 503, "the device does not answer"));
+  if (stats.draining) return exchange->respond(error_response(Dialect::openai, 503, "the server is shutting down"));
+  exchange->respond({.body = R"({"status":"ok"})"});
+}
+
+void models(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
+  Json model = {{"id", context.model_name},
+                {"object", "model"},
+                {"created", context.created},
+                {"owned_by", "tokamak"},
+                {"meta", model_meta(context)}};
+  exchange->respond({.body = dump({{"object", "list"}, {"data", Json::array({std::move(model)})}})});
+}
+
+void props(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
+  Json json = {{"model", context.model_name}, {"meta", model_meta(context)}};
+  json["chat_template"] = context.chat_template ? Json(context.chat_template->source()) : Json(nullptr);
+  Json memory = Json::array();
+  for (const MemoryUse& use : context.service.memory())
+    memory.push_back({{"what", use.what}, {"bytes", use.n_bytes}, {"file_mapping", use.is_file_mapping}});
+  json["memory"] = std::move(memory);
+  exchange->respond({.body = dump(json)});
+}
+
+void slots(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
+  Json list = Json::array();
+  for (const RequestStatus& r : context.service.stats().requests)
+    list.push_back({{"id", r.id},
+                    {"state", r.state},
+                    {"n_prompt", r.n_prompt},
+                    {"n_cached", r.n_cached},
+                    {"n_processed", r.n_processed},
+                    {"n_generated", r.n_generated},
+                    {"age_seconds", r.age_seconds}});
+  exchange->respond({.body = dump(list)});
+}
+
+// Prometheus' text form. Source: prometheus.io, exposition formats.
+void metrics(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
+  const ServiceStats s = context.service.stats();
+  struct Row {
+    std::string_view name, type, help;
+    double value;
+  };
+  const auto n = [](auto value) { return static_cast<double>(value); };
+  const Row rows[] = {
+      {"requests_total", "counter", "Requests accepted.", n(s.n_submitted)},
+      {"requests_refused_total", "counter", "Requests refused because the queue was full.", n(s.n_refused)},
+      {"requests_failed_total", "counter", "Requests that ended with an error.", n(s.n_failed)},
+      {"requests_cancelled_total", "counter", "Requests whose client left.", n(s.n_cancelled)},
+      {"prompt_tokens_total", "counter", "Prompt tokens computed.", n(s.n_prompt_tokens)},
+      {"prompt_tokens_cached_total", "counter", "Prompt tokens found in the prefix cache.", n(s.n_cached_tokens)},
+      {"tokens_predicted_total", "counter", "Tokens generated.", n(s.n_generated_tokens)},
+      {"prompt_seconds_total", "counter", "Time spent on prompts.", s.prompt_seconds},
+      {"tokens_predicted_seconds_total", "counter", "Time spent on generating.", s.decode_seconds},
+      {"steps_total", "counter", "Passes of the model.", n(s.n_steps)},
+      {"step_sequences_total", "counter", "Sequences in them.", n(s.n_step_sequences)},
+      {"requests_processing", "gauge", "Requests that run.", n(s.n_running)},
+      {"requests_deferred", "gauge", "Requests that wait.", n(s.n_queued)},
+      {"kv_tokens", "gauge", "Tokens that the KV cache holds.", n(s.kv_tokens)},
+      {"cache_bytes", "gauge", "Bytes of the prefix cache.", n(s.cache_bytes)},
+      {"token_gap_max_milliseconds", "gauge", "Longest time between two tokens of a stream.", s.max_gap_ms},
+  };
+  std::string text;
+  for (const Row& row : rows)
+    text += fmt::format("# HELP tokamak_{0} {1}\n# TYPE tokamak_{0} {2}\ntokamak_{0} {3}\n", row.name, row.help,
+                        row.type, row.value);
+  exchange->respond({.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = std::move(text)});
+}
+
+}  // namespace tokamak::server
