@@ -52,7 +52,7 @@ Result<void> check_options(const Session& session, const ServiceOptions& options
                         static_cast<double>(session.options().n_sequences));
   if (options.n_queue < 0) return out_of_range("queue limit", static_cast<double>(options.n_queue), 0, 1e9);
   if (options.cache_bytes < -1) return out_of_range("cache bytes", static_cast<double>(options.cache_bytes), -1, 1e18);
-  if (options.max_scored_tokens < 1 || static_cast<double>(options.max_scored_tokens) > n_batch)
+  if (options.max_scored_tokens < 1)
     return out_of_range("scored tokens", static_cast<double>(options.max_scored_tokens), 1, n_batch);
   return {};
 }
@@ -269,6 +269,7 @@ Service::~Service() = default;
 
 Result<std::unique_ptr<Service>> Service::create(std::unique_ptr<Session> session, ServiceOptions options) {
   TRY(check_options(*session, options));
+  options.max_scored_tokens = std::min(options.max_scored_tokens, session->options().n_batch);
   TRY(session->reserve(std::max(options.n_parallel, options.max_scored_tokens), options.n_parallel));
   auto impl = std::make_unique<Impl>(std::move(session), options);
   impl->start();

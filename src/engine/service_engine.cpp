@@ -50,10 +50,13 @@ scheduler::RequestInfo ServiceEngine::add(std::unique_ptr<ServedRequest> request
   const GenerationRequest& asked = request->request();
   scheduler::RequestInfo info{
       .id = request->id(), .client = asked.client, .priority = asked.priority, .n_tokens = request->n_prompt()};
-  if (session_->state_floats() > 0 && asked.cache_prompt && !request->reads_prompt())
+  if (session_->state_floats() > 0 && asked.cache_prompt && !request->reads_prompt()) {
+    // The last token is always computed, so the state before it serves who asks the same again.
     for (const int64_t boundary : asked.boundaries)
       if (boundary > 0 && boundary < request->n_prompt()) info.stops.push_back(boundary);
-  std::ranges::sort(info.stops);
+    if (request->n_prompt() > 1) info.stops.push_back(request->n_prompt() - 1);
+    std::ranges::sort(info.stops);
+  }
   if (asked.prompt_logprobs) info.max_chunk = max_scored_tokens_;
   requests_[info.id].request = std::move(request);
   return info;
@@ -138,9 +141,9 @@ void ServiceEngine::save_prompt(const Job& job) {
   const int64_t n_done = session_->n_tokens(job.seat->seq_id), page_size = session_->options().page_size;
   if (n_done > request.n_prompt()) return;
   if (session_->state_floats() > 0) {
-    const bool at_boundary =
-        std::ranges::find(request.request().boundaries, n_done) != request.request().boundaries.end();
-    if (at_boundary || n_done == request.n_prompt()) save(*job.seat, n_done);
+    const std::vector<int64_t>& boundaries = request.request().boundaries;
+    const bool at_boundary = std::ranges::find(boundaries, n_done) != boundaries.end();
+    if (!request.reads_prompt() && (at_boundary || n_done == request.n_prompt() - 1)) save(*job.seat, n_done);
   } else if (n_done == request.n_prompt()) {
     save(*job.seat, n_done / page_size * page_size);
   }
