@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tokamak/fusion.h"
 #include "tokamak/result.h"
 
 namespace tokamak {
@@ -80,6 +81,15 @@ class Engine {
   std::string detokenize(std::span<const int32_t> tokens) const;
   // Logits f32 [tokens, n_vocab] of every token, from an empty context. Errors: bad_argument, context_full.
   Result<std::vector<float>> logits(std::span<const int32_t> tokens);
+
+  // Fusion on the engine's device, of any backend; all of it is on at first. Graphs are fused and counted when they are
+  // compiled, so each of the setters makes the next step compile its graph anew.
+  void set_fusion(bool on);
+  bool fusion() const;
+  void set_fusion_statistics(bool on);
+  // Of all graphs compiled since the last reset, sorted by graph, then label.
+  std::vector<FusionCount> fusion_counts() const;
+  void reset_fusion_counts();
 
   std::string model_name() const;
   int64_t n_vocab() const;

@@ -16,7 +16,7 @@ constexpr uint32_t kGenerate = kScopeRun | kScopeServe;
 constexpr uint32_t kTexts = kScopeImatrix | kScopeEval;  // a text in chunks
 constexpr uint32_t kContext = kGenerate | kScopeBench | kScopeExplain;
 constexpr uint32_t kCompute = kContext | kTexts;
-constexpr uint32_t kKernels = kCompute | kScopeSelftest;
+constexpr uint32_t kKernels = kCompute | kScopeSelftest | kScopeFusion;
 constexpr uint32_t kReports = kScopeRun | kScopeBench | kScopeTokenize | kScopeInspect | kScopeExplain |
                               kScopeSelftest | kScopeConvert | kScopeQuantize | kScopeSplit | kScopeMerge |
                               kScopeSynth | kScopeFusion | kTexts;
@@ -221,6 +221,17 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"--dense", "", "", "", flag, 0, 0, "", "off", kScopeSynth, kDummy, true, "Only models without experts."},
     {"--all", "", "", "", text, 0, 0, "", "", kScopeSynth, kDummy, true,
      "Write every family's models to this folder, FAMILY-dense.gguf and FAMILY-moe.gguf."},
+
+    {"--model", "", "", "", text, 0, 0, "", "", kScopeFusion, kFusion, true, "Run this model."},
+    {"--models", "", "", "", text, 0, 0, "", "", kScopeFusion, kFusion, true, "Run every .gguf file of this folder."},
+    {"--device", "", "", "", text, 0, 0, "", "cpu", kScopeFusion, kFusion, true, "Backend whose fusion is counted."},
+    {"--record", "", "", "", text, 0, 0, "", "", kScopeFusion, kFusion, true, "Write the counts to this CSV file."},
+    {"--check", "", "", "", text, 0, 0, "", "", kScopeFusion, kFusion, true,
+     "Fail when the counts are not those of this CSV file."},
+    {"--skip-missing", "", "", "", flag, 0, 0, "", "off", kScopeFusion, kFusion, true,
+     "Succeed when this machine lacks the device."},
+    {"--structural", "", "", "", flag, 0, 0, "", "off", kScopeFusion, kFusion, true,
+     "Count norms, chains of adds and delta nets of the graph itself, without a device; prints a table."},
 
     {"--out", "-o", "", "", text, 0, 0, "", "docs/reference", kScopeDocs, kOutput, true,
      "Folder that the pages are written to."},

@@ -56,5 +56,6 @@ Result<int> merge_command(const Arguments& arguments);
 Result<int> imatrix_command(const Arguments& arguments);
 Result<int> eval_command(const Arguments& arguments);
 Result<int> synth_command(const Arguments& arguments);
+Result<int> fusion_command(const Arguments& arguments);
 
 }  // namespace tokamak::cli

@@ -32,6 +32,8 @@ constexpr auto kCommands = std::to_array<Command>({
      kScopeEval, eval_command, "tokamak eval model-q4.gguf -f text.txt"},
     {"synth", "FAMILY OUT [flags]", "Write a small model of a family with random weights, for tests.", kScopeSynth,
      synth_command, "tokamak synth qwen3moe qwen3moe.gguf --type Q8_0"},
+    {"fusion", "[flags]", "Count which fusion rules fire for models, and compare fused with unfused and reference.",
+     kScopeFusion, fusion_command, "tokamak fusion --models dummies --check tests/fusion/CPU.csv"},
     {"docs", "[flags]", "Write the reference pages of this documentation.", kScopeDocs, docs_command,
      "tokamak docs --out docs/reference"},
 });

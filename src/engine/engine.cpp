@@ -143,6 +143,30 @@ Result<std::vector<float>> Engine::logits(std::span<const int32_t> tokens) {
   });
 }
 
+void Engine::set_fusion(bool on) {
+  impl_->session->backend().fusion_stats().set_enabled(on);
+  impl_->session->forget_programs();
+}
+
+bool Engine::fusion() const { return impl_->session->backend().fusion_stats().enabled(); }
+
+void Engine::set_fusion_statistics(bool on) {
+  impl_->session->backend().fusion_stats().set_collecting(on);
+  impl_->session->forget_programs();
+}
+
+std::vector<FusionCount> Engine::fusion_counts() const {
+  std::vector<FusionCount> out;
+  for (fuse::StatsRow& row : impl_->session->backend().fusion_stats().rows())
+    out.push_back({std::move(row.graph), std::move(row.label), row.count, row.n_graphs});
+  return out;
+}
+
+void Engine::reset_fusion_counts() {
+  impl_->session->backend().fusion_stats().reset();
+  impl_->session->forget_programs();
+}
+
 std::string Engine::model_name() const { return impl_->model->name(); }
 int64_t Engine::n_vocab() const { return impl_->model->hparams().n_vocab; }
 int64_t Engine::n_ctx() const { return impl_->session->n_ctx(); }

@@ -98,6 +98,8 @@ class Session {
   // Memory for steps of n_batch tokens with up to n_outputs rows of logits, or n_batch hidden rows, so that no step
   // asks for more. Errors: out_of_memory, those of program().
   Result<void> reserve(int64_t n_outputs, int64_t n_seqs);
+  // Empties that cache: for settings of the backend that are asked when a graph is compiled.
+  void forget_programs() { programs_.clear(); }
 
   // Everything reserved, line by line.
   std::vector<MemoryUse> memory() const;

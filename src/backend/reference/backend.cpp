@@ -7,6 +7,7 @@
 
 #include "backend/reference/ops.h"
 #include "base/check.h"
+#include "fuse/matcher.h"
 #include "ir/verify.h"
 
 namespace tokamak {
@@ -252,6 +253,9 @@ class ReferenceBackend : public Backend {
   Result<std::unique_ptr<Program>> compile(ir::Graph graph, const Weights& weights, KvCache& kv,
                                            const CompileOptions& options) override {
     TRY(ir::verify(graph));
+    // Groups run member by member: matching them changes nothing but the statistics.
+    fuse::fuse(graph, {}, options.fusion && stats_.enabled());
+    stats_.record(graph);
     return std::unique_ptr<Program>(
         std::make_unique<ReferenceProgram>(std::move(graph), dynamic_cast<const ReferenceWeights&>(weights),
                                            dynamic_cast<ReferenceKv&>(kv), options.matmul_observer));
