@@ -3,6 +3,7 @@
 
 #include "backend/cpu/lower_ops.h"
 #include "base/round_up.h"
+#include "ir/limits.h"
 
 namespace tokamak::cpu {
 
@@ -146,6 +147,7 @@ void lower_gated_delta_net(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
   const ir::Node* write = nodes.size() > 1 ? &l.graph.node(nodes[1]) : nullptr;
   const ir::Value &k = l.value(node.inputs[1]), &v = l.value(node.inputs[2]), &g = l.value(node.inputs[3]);
+  CHECK(k.shape[2] <= ir::kMaxHeadDim, k.shape[2]);
   auto& step = l.add<RecurrentStep<DeltaNetArgs>>("gated_delta_net_f32");
   step.kernel = op_set(l.isa).gated_delta_net;
   set_up(l, step, node, 5, write);
@@ -170,6 +172,9 @@ void lower_gated_delta_net(Lowering& l, Nodes nodes) {
     args.beta = p[5];
   };
   step.n_split = a.n_head_v * div_round_up(a.dv, kDeltaBlock);
+  // CPY takes no second pass over the states.
+  if (write)
+    step.report.bytes -= 2.0 * sizeof(float) * static_cast<double>(l.value(write->inputs[1]).shape.n_elements());
   set_accesses(step);
 }
 
