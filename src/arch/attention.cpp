@@ -19,8 +19,11 @@ ValueId project(Recipe& r, int64_t layer_idx, ValueId x, const Projection& p) {
   const int64_t n_out = p.n_head * p.head_dim;
   const std::string name = block_name(layer_idx, "attn_" + std::string(p.which));
   const std::string fused = block_name(layer_idx, "attn_qkv");
-  if (!r.has(fused + ".weight")) return linear(r, x, name, n_out);
-  return linear(r, x, fused, {.n_out = p.fused_total, .begin = p.fused_begin, .end = p.fused_begin + n_out}, name);
+  const bool is_fused = r.has(fused + ".weight");
+  const LinearRows rows{.n_out = p.fused_total, .begin = p.fused_begin, .end = p.fused_begin + n_out};
+  const ValueId y = is_fused ? linear(r, x, fused, rows, name) : linear(r, x, name, n_out);
+  const double limit = r.hp.qkv_clamp;
+  return limit == 0 ? y : r.b.clamp(y, -limit, limit, name + "_clamped");
 }
 
 // Weights of the norm cover the whole projection, not one head after the other.

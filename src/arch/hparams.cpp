@@ -70,19 +70,30 @@ Result<const ArchitectureRow*> find_family(const GgufFile& file) {
                                    near.empty() ? "llama among them" : fmt::format("the nearest is '{}'", near))};
 }
 
+constexpr double kLargestFactor = 1e9, kSmallestFactor = 1e-9;
+
+// A factor whose inverse is used too. Some converters write 0 for "none".
+Result<double> read_factor(const Keys& keys, std::string_view suffix, double none, double min = -kLargestFactor) {
+  const double factor = TRY(keys.number_or(suffix, 0, min, kLargestFactor));
+  if (factor == 0) return none;
+  if (std::abs(factor) < kSmallestFactor)
+    return Error{.code = ErrorCode::bad_metadata,
+                 .what = fmt::format("{} is too small for a factor", factor),
+                 .where = keys.key(suffix)};
+  return factor;
+}
+
 Result<void> read_scales(const Keys& keys, Hparams& hp) {
-  hp.embedding_scale = TRY(keys.number_or("embedding_scale", 1, -1e9, 1e9));
-  hp.residual_scale = TRY(keys.number_or("residual_scale", 1, -1e9, 1e9));
-  hp.logit_scale = TRY(keys.number_or("logit_scale", 1, -1e9, 1e9));
-  // Some converters write 0 for "none".
-  for (double* scale : {&hp.embedding_scale, &hp.residual_scale, &hp.logit_scale})
-    if (*scale == 0) *scale = 1;
+  hp.embedding_scale = TRY(read_factor(keys, "embedding_scale", 1));
+  hp.residual_scale = TRY(read_factor(keys, "residual_scale", 1));
+  hp.logit_scale = TRY(read_factor(keys, "logit_scale", 1));
   if (hp.family->divide_logits) hp.logit_scale = 1 / hp.logit_scale;
   const int64_t scored = hp.family->mla ? hp.mla.n_nope + hp.head_dim_k - hp.mla.kv_lora_rank : hp.head_dim_k;
   hp.attention_scale = TRY(keys.number_or("attention.scale", 0, 0, 1e6));
   if (hp.attention_scale == 0) hp.attention_scale = 1 / std::sqrt(static_cast<double>(scored));
-  hp.attention_softcap = TRY(keys.number_or("attn_logit_softcapping", 0, 0, 1e9));
-  hp.logit_softcap = TRY(keys.number_or("final_logit_softcapping", 0, 0, 1e9));
+  hp.qkv_clamp = TRY(keys.number_or("attention.clamp_kqv", 0, 0, 1e9));
+  hp.attention_softcap = TRY(read_factor(keys, "attn_logit_softcapping", 0, 0));
+  hp.logit_softcap = TRY(read_factor(keys, "final_logit_softcapping", 0, 0));
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "arch/gating.h"
 #include "base/result.h"
 #include "gguf/gguf.h"
 #include "ir/builder.h"
@@ -14,7 +15,6 @@
 namespace tokamak::arch {
 
 struct ArchitectureRow;
-enum class Gating : uint8_t;
 
 struct LayerHparams {
   int64_t n_head = 0, n_head_kv = 0, n_ff = 0;
@@ -30,7 +30,7 @@ struct LayerHparams {
 struct MoeHparams {
   int64_t n_expert = 0, n_used = 0;
   int64_t n_ff = 0, n_ff_shared = 0;  // widths of an expert and of the expert that is always on
-  Gating gating{};
+  Gating gating = Gating::none;
   bool renormalise = false;
   double weights_scale = 1;
   int64_t n_group = 1, n_group_used = 1;
@@ -63,6 +63,7 @@ struct Hparams {
   double residual_scale = 1;                        // factor on the results of sub-blocks
   double logit_scale = 1;                           // factor on the logits
   double attention_scale = 0;                       // factor on the scores
+  double qkv_clamp = 0;                             // queries, keys and values are cut to +-this; 0 = off
   double attention_softcap = 0, logit_softcap = 0;  // 0 = off
   ir::TempParams temp;                              // of layers that use it
   int64_t n_ctx_long = 0;  // a context above it takes rope_factors_long instead of _short; 0 = there are none
@@ -78,9 +79,10 @@ struct Hparams {
   }
 };
 
-// Largest values accepted, so that no product of sizes can overflow.
+// Largest values accepted, so that no product of sizes can overflow and no file can ask for an endless graph.
 using ir::kMaxHeadDim;
 inline constexpr int64_t kMaxLayers = 512, kMaxHeads = 4096, kMaxWidth = int64_t{1} << 20;
+inline constexpr int64_t kMaxExperts = 16384, kMaxExpertsUsed = 256;
 inline constexpr int64_t kMaxVocab = int64_t{1} << 26, kMaxContext = int64_t{1} << 30;
 
 // Errors: unsupported (unknown architecture, naming the known ones; a feature not built yet), bad_metadata.
