@@ -233,17 +233,19 @@ class Builder {
     else
       states_.go(from, nothing);
     const auto add_item = [&](ExprId item, uint32_t required, uint32_t possible, uint32_t next) {
-      uint32_t begin = states_.add();
-      emit(e.separator, something, begin);
-      states_.go(nothing, begin);
-      if (counted) {
-        const uint32_t before = begin;
-        begin = states_.add();
+      // The count comes before the separator, which must not be written when nothing may follow.
+      const auto enter = [&](uint32_t before) {
+        if (!counted) return before;
+        const uint32_t after = states_.add();
         states_.move(before, {.kind = MoveKind::count,
-                              .target = begin,
+                              .target = after,
                               .need = possible == kUnbounded ? kUnbounded : possible + 1,
                               .room = required + 1});
-      }
+        return after;
+      };
+      const uint32_t begin = states_.add();
+      emit(e.separator, enter(something), begin);
+      states_.go(enter(nothing), begin);
       emit(item, begin, next);
     };
     for (size_t i = 0; i < items.size() && states_.ok(); ++i) {

@@ -113,8 +113,12 @@ std::string pointer_step(std::string_view name);
 // The value as JSON text; never throws.
 std::string json_text(const Json& value);
 
-// Pattern of a format, or empty for one that is not known.
-std::string_view format_pattern(std::string_view format);
+struct Format {
+  std::string_view name, pattern;
+  uint32_t max_chars = kUnbounded;  // where the pattern itself has loops
+};
+// Null for a format that is not enforced.
+const Format* find_format(std::string_view format);
 
 // Texts of the numbers within bounds: see schema_numbers.cpp.
 Result<CharNfa> number_nfa(const Json& plain, bool integer, const std::string& path, std::string* note);

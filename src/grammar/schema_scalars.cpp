@@ -50,22 +50,25 @@ Result<CharNfa> SchemaCompiler::string_nfa(const Json& patterns, const Json& for
   };
   for (const Json& pattern : patterns) TRY(add(pattern.get_ref<const std::string&>(), path + "/pattern"));
   for (const Json& format : formats) {
-    const std::string_view known = format_pattern(format.get_ref<const std::string&>());
-    if (known.empty())
-      note(path, "format", "format '" + format.get<std::string>() + "' is not enforced");
+    if (const Format* known = find_format(format.get_ref<const std::string&>()))
+      TRY(add(known->pattern, path + "/format"));
     else
-      TRY(add(known, path + "/format"));
+      note(path, "format", "format '" + format.get<std::string>() + "' is not enforced");
   }
   return all;
 }
 
 Result<ExprId> SchemaCompiler::string(const Json& plain, const Path& path) {
   Bounds n = TRY(bounds(plain, "minLength", "maxLength", path));
-  if (n.min > n.max) return rules_.never();
   const Json patterns = plain.value("pattern", Json::array()), formats = plain.value("format", Json::array());
-  if (patterns.empty() && std::none_of(formats.begin(), formats.end(), [](const Json& format) {
-        return !format_pattern(format.get_ref<const std::string&>()).empty();
-      })) {
+  bool has_format = false;
+  for (const Json& format : formats)
+    if (const Format* known = find_format(format.get_ref<const std::string&>())) {
+      has_format = true;
+      n.max = std::min(n.max, known->max_chars);
+    }
+  if (n.min > n.max) return rules_.never();
+  if (patterns.empty() && !has_format) {
     for (const Json& format : formats)
       note(path, "format", "format '" + format.get<std::string>() + "' is not enforced");
     return any_string(n.min, n.max);

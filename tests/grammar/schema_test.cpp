@@ -323,6 +323,14 @@ TEST(Schema, WhiteSpaceIsBounded) {
   EXPECT_FALSE(test::begins(compact, R"({"a": )"));
 }
 
+TEST(Schema, NoSeparatorWhereNothingMayFollow) {
+  const auto grammar = schema(R"({"properties":{"a":{"const":1},"b":{"const":1}},"maxProperties":1})");
+  EXPECT_TRUE(accepts(grammar, R"({"a":1})"));
+  EXPECT_FALSE(test::begins(grammar, R"({"a":1,)"));
+  EXPECT_FALSE(test::begins(schema(R"({"prefixItems":[{"const":1}],"items":false})"), "[1,"));
+  EXPECT_FALSE(test::begins(schema(R"({"items":{"const":1},"maxItems":2})"), "[1,1,"));
+}
+
 TEST(Schema, KeysComeInTheOrderOfTheSchema) {
   const auto grammar = schema(R"({"properties":{"z":{"const":1},"a":{"const":2}},"required":["a","z"]})");
   EXPECT_TRUE(accepts(grammar, R"({"z":1,"a":2})"));
