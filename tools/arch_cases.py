@@ -97,7 +97,7 @@ DENSE = {
                        WIDE_BY_HEADS),
     "qwen2_yarn": Case("qwen2", "Qwen2ForCausalLM", sizes(100, 5, 1, None, 44, 2, False,
                        **rope(10000.0, "yarn", **YARN_BETAS)), "yarn with its own ramp, untied",
-                       llama="ignores the ramp's keys"),
+                       llama="does not read the ramp's keys here"),
     "qwen3": Case("qwen3", "Qwen3ForCausalLM", sizes(40, 6, 2, 12, 60, 2, False, **rope(1e6)), "q and k norms, untied", WIDE),
     "qwen3_yarn_q8": Case("qwen3", "Qwen3ForCausalLM", sizes(64, 4, 4, 32, 96, 2, True, **rope(10000.0, "yarn", **YARN)),
                           "yarn, tied, Q8_0 in the tests", golden="q8_0"),
