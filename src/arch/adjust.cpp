@@ -75,7 +75,8 @@ Result<void> adjust_mistral3(const GgufFile& file, Hparams& hp) {
   const Keys keys = keys_of(file, hp);
   TRY(adjust_windows(file, hp));
   hp.temp.scale = TRY(keys.number_or("attention.temperature_scale", 0, -1e6, 1e6));
-  hp.temp.length = TRY(keys.size_or("rope.scaling.original_context_length", hp.n_ctx_train, kMaxContext));
+  const int64_t original = TRY(keys.size_or("rope.scaling.original_context_length", hp.n_ctx_train, kMaxContext));
+  hp.temp.length = TRY(keys.size_or("attention.temperature_length", original, kMaxContext));
   for (LayerHparams& layer : hp.layers) layer.use_temp = hp.temp.scale != 0;
   return {};
 }

@@ -17,7 +17,7 @@ Result<void> adjust_windows(const GgufFile& file, Hparams& hparams);
 Result<void> adjust_phi3(const GgufFile& file, Hparams& hparams);
 // adjust_windows, and: every fourth layer has no rope; no key says so.
 Result<void> adjust_smollm3(const GgufFile& file, Hparams& hparams);
-// Queries grow with the position: attention.temperature_scale and rope.scaling.original_context_length.
+// Queries grow with the position: attention.temperature_scale and _length, by default the context before scaling.
 Result<void> adjust_mistral3(const GgufFile& file, Hparams& hparams);
 // Scaled embedding.
 Result<void> adjust_gemma(const GgufFile& file, Hparams& hparams);

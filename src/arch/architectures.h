@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "arch/gating.h"
 #include "arch/hparams.h"
 #include "ir/builder.h"
 
@@ -21,9 +22,6 @@ enum class Block : uint8_t {
 
 // What the feed-forward computes: with a gate matrix or without.
 enum class Act : uint8_t { swiglu, geglu, swiglu_oai, gelu, gelu_erf, relu_sqr };
-
-// Names of architectures.md; values of the key expert_gating_func.
-enum class Gating : uint8_t { softmax = 1, sigmoid = 2, selected_softmax = 3, sqrt_softplus = 4 };
 
 // How cos and sin, and scores, are scaled under YaRN beside rope.scaling.attn_factor; s = factor, k = mscale_all_dim.
 enum class Yarn : uint8_t {

@@ -12,88 +12,46 @@ constexpr auto kGatedAttention = all_in_layers(
     LayerSet::attention, rows(CheckpointTensor{"model.layers.{}.self_attn.q_proj", "blk.{}.attn_q", q_gated, embd},
                               plus_one(kQNorm), kK, plus_one(kKNorm), kV, kOut));
 
+constexpr CheckpointTensor ordered(CheckpointTensor row, WeightOrder order) {
+  row.order = order;
+  return row;
+}
+constexpr CheckpointTensor kConv{.hf = "model.layers.{}.linear_attn.conv1d",
+                                 .gguf = "blk.{}.ssm_conv1d",
+                                 .rows = delta_qkv,
+                                 .cols = conv_kernel,
+                                 .is_small = true};
+constexpr CheckpointTensor kDt{.hf = "model.layers.{}.linear_attn.dt_bias",
+                               .gguf = "blk.{}.ssm_dt",
+                               .rows = n_value_head,
+                               .bare = true,
+                               .ending = ".bias"};
+constexpr CheckpointTensor kDecay{.hf = "model.layers.{}.linear_attn.A_log",
+                                  .gguf = "blk.{}.ssm_a",
+                                  .rows = n_value_head,
+                                  .change = ValueChange::minus_exp,
+                                  .bare = true,
+                                  .ending = ""};
+constexpr CheckpointTensor kDeltaNorm{"model.layers.{}.linear_attn.norm", "blk.{}.ssm_norm", value_head};
+constexpr CheckpointTensor kDeltaOut{"model.layers.{}.linear_attn.out_proj", "blk.{}.ssm_out", embd, delta_value};
+
 // Value heads stand grouped by their key head.
+constexpr CheckpointTensor kQkvz{"model.layers.{}.linear_attn.in_proj_qkvz", "blk.{}.attn_qkv", delta_qkvz, embd};
 constexpr auto kGroupedDeltaNet = all_in_layers(
-    LayerSet::recurrent, std::to_array<CheckpointTensor>({
-                             {.hf = "model.layers.{}.linear_attn.in_proj_qkvz",
-                              .gguf = "blk.{}.attn_qkv",
-                              .rows = delta_qkvz,
-                              .cols = embd,
-                              .order = key_head_qkv},
-                             {.hf = "model.layers.{}.linear_attn.in_proj_qkvz",
-                              .gguf = "blk.{}.attn_gate",
-                              .rows = delta_qkvz,
-                              .cols = embd,
-                              .order = key_head_gate},
-                             {"model.layers.{}.linear_attn.in_proj_ba", "blk.{}.ssm_ba", n_value_head_twice, embd},
-                             {.hf = "model.layers.{}.linear_attn.conv1d",
-                              .gguf = "blk.{}.ssm_conv1d",
-                              .rows = delta_qkv,
-                              .cols = conv_kernel,
-                              .is_small = true},
-                             {.hf = "model.layers.{}.linear_attn.dt_bias",
-                              .gguf = "blk.{}.ssm_dt",
-                              .rows = n_value_head,
-                              .bare = true,
-                              .ending = ".bias"},
-                             {.hf = "model.layers.{}.linear_attn.A_log",
-                              .gguf = "blk.{}.ssm_a",
-                              .rows = n_value_head,
-                              .change = ValueChange::minus_exp,
-                              .bare = true,
-                              .ending = ""},
-                             {"model.layers.{}.linear_attn.norm", "blk.{}.ssm_norm", value_head},
-                             {"model.layers.{}.linear_attn.out_proj", "blk.{}.ssm_out", embd, delta_value},
-                         }));
+    LayerSet::recurrent,
+    rows(ordered(kQkvz, key_head_qkv), ordered(renamed(kQkvz, "blk.{}.attn_gate"), key_head_gate),
+         CheckpointTensor{"model.layers.{}.linear_attn.in_proj_ba", "blk.{}.ssm_ba", n_value_head_twice, embd}, kConv,
+         kDt, kDecay, kDeltaNorm, kDeltaOut));
 // Value heads are dealt out to the key heads in turn.
+constexpr CheckpointTensor kQkv{"model.layers.{}.linear_attn.in_proj_qkv", "blk.{}.attn_qkv", delta_qkv, embd};
+constexpr CheckpointTensor kZ{"model.layers.{}.linear_attn.in_proj_z", "blk.{}.attn_gate", delta_value, embd};
+constexpr CheckpointTensor kBeta{"model.layers.{}.linear_attn.in_proj_b", "blk.{}.ssm_beta", n_value_head, embd};
+constexpr CheckpointTensor kAlpha{"model.layers.{}.linear_attn.in_proj_a", "blk.{}.ssm_alpha", n_value_head, embd};
 constexpr auto kDealtDeltaNet =
-    all_in_layers(LayerSet::recurrent, std::to_array<CheckpointTensor>({
-                                           {.hf = "model.layers.{}.linear_attn.in_proj_qkv",
-                                            .gguf = "blk.{}.attn_qkv",
-                                            .rows = delta_qkv,
-                                            .cols = embd,
-                                            .order = value_heads_of_qkv},
-                                           {.hf = "model.layers.{}.linear_attn.in_proj_z",
-                                            .gguf = "blk.{}.attn_gate",
-                                            .rows = delta_value,
-                                            .cols = embd,
-                                            .order = value_heads},
-                                           {.hf = "model.layers.{}.linear_attn.in_proj_b",
-                                            .gguf = "blk.{}.ssm_beta",
-                                            .rows = n_value_head,
-                                            .cols = embd,
-                                            .order = value_heads},
-                                           {.hf = "model.layers.{}.linear_attn.in_proj_a",
-                                            .gguf = "blk.{}.ssm_alpha",
-                                            .rows = n_value_head,
-                                            .cols = embd,
-                                            .order = value_heads},
-                                           {.hf = "model.layers.{}.linear_attn.conv1d",
-                                            .gguf = "blk.{}.ssm_conv1d",
-                                            .rows = delta_qkv,
-                                            .cols = conv_kernel,
-                                            .order = value_heads_of_qkv,
-                                            .is_small = true},
-                                           {.hf = "model.layers.{}.linear_attn.dt_bias",
-                                            .gguf = "blk.{}.ssm_dt",
-                                            .rows = n_value_head,
-                                            .order = value_heads,
-                                            .bare = true,
-                                            .ending = ".bias"},
-                                           {.hf = "model.layers.{}.linear_attn.A_log",
-                                            .gguf = "blk.{}.ssm_a",
-                                            .rows = n_value_head,
-                                            .change = ValueChange::minus_exp,
-                                            .order = value_heads,
-                                            .bare = true,
-                                            .ending = ""},
-                                           {"model.layers.{}.linear_attn.norm", "blk.{}.ssm_norm", value_head},
-                                           {.hf = "model.layers.{}.linear_attn.out_proj",
-                                            .gguf = "blk.{}.ssm_out",
-                                            .rows = embd,
-                                            .cols = delta_value,
-                                            .order = value_head_columns},
-                                       }));
+    all_in_layers(LayerSet::recurrent,
+                  rows(ordered(kQkv, value_heads_of_qkv), ordered(kZ, value_heads), ordered(kBeta, value_heads),
+                       ordered(kAlpha, value_heads), ordered(kConv, value_heads_of_qkv), ordered(kDt, value_heads),
+                       ordered(kDecay, value_heads), kDeltaNorm, ordered(kDeltaOut, value_head_columns)));
 
 constexpr auto kStart = rows(kEmbedding, plus_one(kAttnNorm));
 constexpr auto kNormedEnd = rows(plus_one(kFinalNorm), kHead);
@@ -171,7 +129,7 @@ constexpr CheckpointFamily kQwen35MoeText{.hf_class = "Qwen3_5MoeForCausalLM",
                                           .ignored = kMultimodalParts,
                                           .parts = kDeltaParts | kExperts,
                                           .partial_rotary = 0.25,
-                                          .router = RouterScore::softmax,
+                                          .router = Gating::softmax,
                                           .pre_names = "qwen35"};
 
 constexpr auto kFamilies = std::to_array<CheckpointFamily>({
@@ -183,7 +141,7 @@ constexpr auto kFamilies = std::to_array<CheckpointFamily>({
      .ignored = kExtraBlocks,
      .parts = kDeltaParts | kExperts,
      .partial_rotary = 0.25,
-     .router = RouterScore::softmax,
+     .router = Gating::softmax,
      .pre_names = "qwen2"},
     kQwen35Text,
     multimodal(kQwen35Text, "Qwen3_5ForConditionalGeneration"),

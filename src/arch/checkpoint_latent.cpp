@@ -101,7 +101,7 @@ constexpr auto kFamilies = std::to_array<CheckpointFamily>({
      .parts = kLatentParts,
      .partial_rotary = 1,
      .yarn_log = 0.1,
-     .router = RouterScore::softmax,
+     .router = Gating::softmax,
      .pre_names = "deepseek-llm"},
     {.hf_class = "DeepseekV3ForCausalLM",
      .architecture = "deepseek2",
@@ -113,7 +113,7 @@ constexpr auto kFamilies = std::to_array<CheckpointFamily>({
      .parts = kLatentParts,
      .partial_rotary = 1,
      .yarn_log = 0.1,
-     .router = RouterScore::sigmoid,
+     .router = Gating::sigmoid,
      .pre_names = "deepseek-v3"},
     {.hf_class = "Mistral4ForCausalLM",
      .architecture = "mistral4",
@@ -125,7 +125,7 @@ constexpr auto kFamilies = std::to_array<CheckpointFamily>({
      .parts = kLatentParts,
      .partial_rotary = 1,
      .yarn_log = 0.1,
-     .router = RouterScore::softmax,
+     .router = Gating::softmax,
      .pre_names = "tekken"},
 });
 }  // namespace

@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "arch/gating.h"
+
 namespace tokamak::arch {
 
 // The sizes that shapes are made of. A weight with a size that is 0 in some model is no part of that model.
@@ -155,9 +157,6 @@ enum class Windows : uint8_t {
   chunks,         // layer_types says chunked_attention, attention_chunk_size how long a chunk is
 };
 
-// expert_gating_func of GGUF.
-enum class RouterScore : uint8_t { none, softmax, sigmoid, softmax_of_selected };
-
 struct CheckpointFamily {
   std::string_view hf_class;      // config.json: architectures[0]
   std::string_view architecture;  // row of architectures.cpp
@@ -182,7 +181,7 @@ struct CheckpointFamily {
   int64_t window_period = 0;  // without layer_types: every n-th layer is full
   // Every n-th layer has no rope (part of the recipe), and without layer_types it is the sliding one; 0: all have rope.
   int64_t nope_interval = 0;
-  RouterScore router = RouterScore::none;
+  Gating router = Gating::none;
   int64_t ff_per_embd = 0;     // default of intermediate_size, in hidden sizes
   std::string_view pre_names;  // preferred values of tokenizer.ggml.pre among equal ones
 };

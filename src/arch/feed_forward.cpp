@@ -84,6 +84,7 @@ struct Experts {
         return r.b.unary(r.b.unary(logits, ir::Unary::softplus, at("ffn_moe_softplus")), ir::Unary::sqrt,
                          at("ffn_moe_probs"));
       case Gating::selected_softmax:
+      case Gating::none:
         break;
     }
     return logits;

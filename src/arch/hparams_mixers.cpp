@@ -14,18 +14,17 @@ Error bad(const Keys& keys, std::string_view key, std::string what) {
 
 Result<void> read_moe(const Keys& keys, Hparams& hp) {
   MoeHparams& moe = hp.moe;
-  moe.n_expert = TRY(keys.count_or("expert_count", 0, kMaxWidth));
+  moe.n_expert = TRY(keys.count_or("expert_count", 0, kMaxExperts));
   if (moe.n_expert == 0) return {};
-  moe.n_used = TRY(keys.size("expert_used_count", moe.n_expert));
+  moe.n_used = TRY(keys.size("expert_used_count", std::min(moe.n_expert, kMaxExpertsUsed)));
   const auto widths = TRY(keys.per_layer("expert_feed_forward_length", {hp.layers[0].n_ff}, hp.n_layer, 0, kMaxWidth));
   for (int64_t width : widths) moe.n_ff = std::max(moe.n_ff, width);
   if (moe.n_ff == 0) return bad(keys, "expert_feed_forward_length", "is missing");
   const int64_t n_shared = TRY(keys.count_or("expert_shared_count", 0, kMaxWidth));
   moe.n_ff_shared = TRY(keys.count_or("expert_shared_feed_forward_length",
                                       std::min(kMaxWidth, std::max<int64_t>(n_shared, 1) * moe.n_ff), kMaxWidth));
-  const auto default_gating = static_cast<int64_t>(hp.family->gating);
-  int64_t gating = TRY(keys.count_or("expert_gating_func", default_gating, 4));
-  moe.gating = static_cast<Gating>(gating == 0 ? default_gating : gating);
+  const int64_t gating = TRY(keys.count_or("expert_gating_func", 0, static_cast<int64_t>(Gating::sqrt_softplus)));
+  moe.gating = gating == 0 ? hp.family->gating : static_cast<Gating>(gating);
   moe.renormalise = TRY(keys.flag_or("expert_weights_norm", hp.family->renormalise));
   moe.weights_scale = TRY(keys.number_or("expert_weights_scale", 1, -1e6, 1e6));
   if (moe.weights_scale == 0) moe.weights_scale = 1;  // some converters write 0 for "none"

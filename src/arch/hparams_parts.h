@@ -6,7 +6,7 @@
 
 namespace tokamak::arch {
 
-// Rotation with its scaling (architectures.md 3.2); also sets hp.n_ctx_long, and hp.attention_scale where scaling
+// Rotation with its scaling (rope.*); also sets hp.n_ctx_long, and hp.attention_scale where scaling
 // changes it. Errors: bad_metadata, unsupported (a kind of scaling).
 Result<ir::RopeParams> read_rope(const Keys& keys, Hparams& hp);
 // Nothing when the model has no experts.

@@ -15,7 +15,7 @@ Result<void> read_yarn(const Keys& keys, ir::RopeParams& rope, Hparams& hp, doub
   rope.n_ctx_orig = TRY(keys.size_or("rope.scaling.original_context_length", hp.n_ctx_train, kMaxContext));
   rope.round_range = hp.family->yarn_round_range;
   const double growth = factor > 1 ? std::log(factor) : 0;
-  const double multiplier = TRY(keys.number_or("rope.scaling.yarn_log_multiplier", 0, -1e3, 1e3));
+  const double multiplier = TRY(keys.number_or("rope.scaling.yarn_log_multiplier", 0, 0, 1e3));
   rope.attn_factor = TRY(keys.number_or("rope.scaling.attn_factor", 1, 1e-6, 1e6));
   switch (hp.family->yarn) {
     case Yarn::plain:

@@ -61,7 +61,7 @@ class Recipe {
   // Rank and dimensions of an optional tensor, when known.
   std::optional<Shape> shape_of(std::string_view tensor) const { return tensors_.shape(tensor); }
   // A tensor of exactly this shape. A missing or misshapen one fails the build, naming it.
-  ir::ValueId weight(const std::string& name, const Shape& shape) { return weight_as(name, shape, shape); }
+  ir::ValueId weight(const std::string& name, const Shape& wanted) { return weight_as(name, wanted, wanted); }
   // The same elements under another shape.
   ir::ValueId weight_as(const std::string& name, const Shape& in_file, const Shape& shape);
   // Rows [begin, end) of the outermost dimension of a tensor of shape `whole`, as a weight of its own.

@@ -157,15 +157,15 @@ Result<void> add_number_keys(const ConfigReader& config, ModelConfig& model) {
   return {};
 }
 
-// How the router chooses: GGUF counts gating functions as arch::RouterScore does.
+// How the router chooses, and what it makes of the scores.
 Result<void> add_router_keys(const ConfigReader& config, ModelConfig& model) {
   if (!model.has(arch::kExperts)) return {};
-  arch::RouterScore score = model.family->router;
+  arch::Gating score = model.family->router;
   const std::string scoring = TRY(config.text("scoring_func")).value_or("");
   if (scoring == "softmax")
-    score = arch::RouterScore::softmax;
+    score = arch::Gating::softmax;
   else if (scoring == "sigmoid" || scoring == "noaux_tc")  // dots.llm1 names the method instead
-    score = arch::RouterScore::sigmoid;
+    score = arch::Gating::sigmoid;
   else if (!scoring.empty())
     return Error{.code = ErrorCode::unsupported,
                  .what = fmt::format("a router that scores by '{}' is not supported", scoring),
