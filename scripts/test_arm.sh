@@ -23,6 +23,6 @@ QEMU_CPU=max ctest --preset arm -j"$(nproc)" | grep -vE ' (Start|Passed) '
 echo "== processor 'cortex-a57': no dot product, everything is scalar"
 n=$(neon_tests cortex-a57)
 ((n == 0)) || { echo "test_arm: $n tests of NEON kernels on a processor without dot product" >&2; exit 1; }
-for program in base_test tensor_test quant_test backend_reference_test backend_cpu_test; do
+for program in base_test tensor_test quant_test backend_reference_test backend_cpu_test check_test; do
   on cortex-a57 "$program" --gtest_brief=1 2>/dev/null | grep -v '^skipped'
 done

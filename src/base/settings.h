@@ -32,6 +32,7 @@ enum Scope : uint32_t {
   kScopeMerge = 2048,
   kScopeImatrix = 4096,
   kScopeEval = 8192,
+  kScopeCheckOps = 16384,
   kScopeSynth = 32768,
   kScopeFusion = 65536,
   kScopeAll = 131071,

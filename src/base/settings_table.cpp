@@ -16,16 +16,16 @@ constexpr uint32_t kGenerate = kScopeRun | kScopeServe;
 constexpr uint32_t kTexts = kScopeImatrix | kScopeEval;  // a text in chunks
 constexpr uint32_t kContext = kGenerate | kScopeBench | kScopeExplain;
 constexpr uint32_t kCompute = kContext | kTexts;
-constexpr uint32_t kKernels = kCompute | kScopeSelftest | kScopeFusion;
+constexpr uint32_t kKernels = kCompute | kScopeSelftest | kScopeCheckOps | kScopeFusion;
 constexpr uint32_t kReports = kScopeRun | kScopeBench | kScopeTokenize | kScopeInspect | kScopeExplain |
                               kScopeSelftest | kScopeConvert | kScopeQuantize | kScopeSplit | kScopeMerge |
-                              kScopeSynth | kScopeFusion | kTexts;
+                              kScopeCheckOps | kScopeSynth | kScopeFusion | kTexts;
 
 constexpr std::string_view kPrompt = "Prompt", kLength = "Length and end", kSampling = "Sampling",
-                           kMachine = "Model and machine", kMeasure = "Measurement", kConversion = "Conversion",
-                           kQuantization = "Quantization", kParts = "Parts", kText = "Text and chunks",
-                           kImportance = "Importance matrix", kQuality = "Quality", kDummy = "Dummy model",
-                           kFusion = "Fusion", kOutput = "Output";
+                           kMachine = "Model and machine", kMeasure = "Measurement", kCases = "Cases",
+                           kConversion = "Conversion", kQuantization = "Quantization", kParts = "Parts",
+                           kText = "Text and chunks", kImportance = "Importance matrix", kQuality = "Quality",
+                           kDummy = "Dummy model", kFusion = "Fusion", kOutput = "Output";
 
 constexpr auto kSettings = std::to_array<Setting>({
     // flag, short, alias, JSON field, type, min, max, choices, default, scopes, group, common, sentence
@@ -54,8 +54,9 @@ constexpr auto kSettings = std::to_array<Setting>({
 
     {"--temp", "", "--temperature", "temperature", number, 0, 100, "", "0.8", kGenerate, kSampling, true,
      "Divides the logits; 0 always takes the most probable token."},
-    {"--seed", "-s", "", "seed", integer, -1, kMaxSeed, "", "-1", kGenerate | kScopeSynth | kScopeFusion, kSampling,
-     true, "Key of the random numbers; -1 draws one, and is 1 for `synth` and `fusion`."},
+    {"--seed", "-s", "", "seed", integer, -1, kMaxSeed, "", "-1",
+     kGenerate | kScopeCheckOps | kScopeSynth | kScopeFusion, kSampling, true,
+     "Key of the random numbers; -1 draws one, and is 1 for `check-ops`, `synth` and `fusion`."},
     {"--top-k", "", "", "top_k", integer, -1, kMaxInt, "", "40", kGenerate, kSampling, true,
      "Keep the k most probable tokens; 0 or -1 keeps all."},
     {"--top-p", "", "", "top_p", number, 0, 1, "", "0.95", kGenerate, kSampling, true,
@@ -116,11 +117,11 @@ constexpr auto kSettings = std::to_array<Setting>({
      "Number format of the KV cache."},
     {"--page-size", "", "", "", integer, 16, 4096, "", "64", kCompute, kMachine, false,
      "Positions per page of the KV cache, a multiple of 16; the answer does not depend on it."},
-    {"--backend", "", "", "", choice, 0, 0, "cpu reference", "cpu", kCompute, kMachine, false,
+    {"--backend", "", "", "", choice, 0, 0, "cpu reference", "cpu", kCompute | kScopeCheckOps, kMachine, false,
      "Where the graph runs; `reference` is slow and defines what is right."},
     {"--isa", "", "", "", choice, 0, 0, "auto scalar avx2 avx512 neon", "auto", kKernels, kMachine, false,
      "Instruction set of the kernels; `auto` is the best this machine has."},
-    {"--activations", "", "", "", choice, 0, 0, "int16 int8", "int16", kCompute, kMachine, false,
+    {"--activations", "", "", "", choice, 0, 0, "int16 int8", "int16", kCompute | kScopeCheckOps, kMachine, false,
      "Codes that the inputs of quantized matrices are rounded to; int8 is faster and less exact."},
     {"--no-fusion", "", "", "", flag, 0, 0, "", "off", kCompute, kMachine, false,
      "Run every op by itself instead of fused groups."},
@@ -135,8 +136,15 @@ constexpr auto kSettings = std::to_array<Setting>({
      "Tokens of the decode test; 0 leaves it out."},
     {"--depth", "-d", "", "", integer, 0, kMaxInt, "", "0", kScopeBench | kScopeExplain, kMeasure, true,
      "Tokens already in the context when the measurement starts."},
-    {"--repetitions", "-r", "", "", integer, 1, 10000, "", "5", kScopeBench | kScopeExplain, kMeasure, true,
-     "Measured runs of each test, after one that is not counted."},
+    {"--repetitions", "-r", "", "", integer, 1, 10000, "", "5", kScopeBench | kScopeExplain | kScopeCheckOps, kMeasure,
+     true, "Measured runs of each test, after one that is not counted."},
+
+    {"--op", "", "", "", text, 0, 0, "", "", kScopeCheckOps, kCases, true,
+     "Only the cases of this op or fusion label, such as MUL_MAT or RMS_NORM+MUL."},
+    {"--filter", "", "", "", text, 0, 0, "", "", kScopeCheckOps, kCases, true,
+     "Only the cases whose name has a match of this regular expression."},
+    {"--every", "", "", "", integer, 1, kMaxInt, "", "1", kScopeCheckOps, kCases, true,
+     "Only one in so many of the cases."},
 
     {"--outtype", "", "", "", choice, 0, 0, "auto f32 f16 bf16 q8_0", "auto", kScopeConvert, kConversion, true,
      "Type of the weights; `auto` is the checkpoint's 16-bit type, and keeps NVFP4 and MXFP4 as they are."},
@@ -283,6 +291,7 @@ constexpr auto kScopes = std::to_array<ScopeRow>({
     {kScopeMerge, "merge"},
     {kScopeImatrix, "imatrix"},
     {kScopeEval, "eval"},
+    {kScopeCheckOps, "check-ops"},
     {kScopeSynth, "synth"},
     {kScopeFusion, "fusion"},
 });

@@ -87,7 +87,10 @@ std::string table_of(std::span<const BackendSupport> backends, bool rules) {
     if (found == lines.end()) found = lines.insert(lines.end(), {key, ""});
     if (row.dtype) found->second += fmt::format("{}{}", found->second.empty() ? "" : ", ", dtype_name(*row.dtype));
   }
-  for (const auto& [key, types] : lines) {
+  std::string all_types;
+  for (DType type : weight_types()) all_types += fmt::format("{}{}", all_types.empty() ? "" : ", ", dtype_name(type));
+  for (auto& [key, types] : lines) {
+    if (types == all_types) types = "all";
     std::string subject;
     for (char c : key.first) subject += c == '|' ? "\\|" : std::string(1, c);
     out += fmt::format("| {} | {} |{}\n", subject, types, key.second);
@@ -101,7 +104,8 @@ std::string support_markdown(std::span<const BackendSupport> backends) {
   return "# Support\n\n"
          "Printed by the program: `tokamak check-ops support` compiles cases of every op, type and fusion rule on each "
          "backend\nand sees what is refused. \"3 of 4\": some forms of it have no kernel; the ops of a rule without a "
-         "kernel run one by\none, with the same result. Types are those of the weight or of the cache.\n\n## Ops\n\n" +
+         "kernel run one by\none, with the same result. Types are those of the weight or of the cache;\n\"all\": every "
+         "type that a model file may hold weights in.\n\n## Ops\n\n" +
          table_of(backends, false) +
          "\n## Fusion rules\n\nThe reference backend runs every op by itself: groups mean what their members "
          "mean.\n\n" +

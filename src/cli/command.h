@@ -40,6 +40,8 @@ std::string commands_markdown();
 
 // The file types, for the help of quantize.
 std::string quantize_notes(bool all);
+// The modes, for the help of check-ops.
+std::string check_ops_notes(bool all);
 
 // One function per file, run.cpp and so on.
 Result<int> run_command(const Arguments& arguments);
@@ -55,6 +57,7 @@ Result<int> split_command(const Arguments& arguments);
 Result<int> merge_command(const Arguments& arguments);
 Result<int> imatrix_command(const Arguments& arguments);
 Result<int> eval_command(const Arguments& arguments);
+Result<int> check_ops_command(const Arguments& arguments);
 Result<int> synth_command(const Arguments& arguments);
 Result<int> fusion_command(const Arguments& arguments);
 

@@ -34,6 +34,8 @@ constexpr auto kCommands = std::to_array<Command>({
      synth_command, "tokamak synth qwen3moe qwen3moe.gguf --type Q8_0"},
     {"fusion", "[flags]", "Count which fusion rules fire for models, and compare fused with unfused and reference.",
      kScopeFusion, fusion_command, "tokamak fusion --models dummies --check tests/fusion/CPU.csv"},
+    {"check-ops", "[MODE] [flags]", "Check every op and fusion rule of a backend against the reference.",
+     kScopeCheckOps, check_ops_command, "tokamak check-ops test --op MUL_MAT", check_ops_notes},
     {"docs", "[flags]", "Write the reference pages of this documentation.", kScopeDocs, docs_command,
      "tokamak docs --out docs/reference"},
 });

@@ -9,6 +9,7 @@
 #include "backend/cpu/matmul/matmul.h"
 #include "backend/cpu/ops/ops.h"
 #include "base/output_file.h"
+#include "cli/check_ops.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/loading.h"
@@ -100,7 +101,7 @@ constexpr auto kPages = std::to_array<Page>({
   {"commands.md", commands_markdown}, {"settings.md", settings_markdown}, {"errors.md", errors_markdown},
       {"tensor_types.md", types_markdown}, {"file_types.md", file_types_markdown},
       {"architectures.md", architectures_markdown}, {"ops.md", ir::ops_markdown},
-      {"fusion_rules.md", fuse::rules_markdown},
+      {"fusion_rules.md", fuse::rules_markdown}, {"support.md", support_page},
 #if defined(__x86_64__)
       {"kernels.md", kernels_markdown},
 #endif

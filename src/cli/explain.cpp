@@ -15,6 +15,7 @@
 #include "cli/format.h"
 #include "cli/loading.h"
 #include "engine/limits.h"
+#include "fuse/matcher.h"
 
 namespace tokamak::cli {
 
@@ -29,8 +30,20 @@ struct Phase {
   std::string_view name;  // decode or prefill
   int64_t n_tokens, depth;
   std::vector<StepReport> steps;
-  std::vector<fuse::StatsRow> fusion;  // groups of the program by label
+  std::vector<fuse::StatsRow> fusion;       // groups of the program by label
+  std::map<std::string, int64_t> declined;  // groups that the fusion table knows and the backend has no kernel for
 };
+
+// Groups of the fusion table in a compiled graph that the backend did not take, by label.
+std::map<std::string, int64_t> declined_groups(const ir::Graph& compiled) {
+  ir::Graph matched = compiled;
+  fuse::fuse(matched, {}, true);
+  std::map<std::string, int64_t> out;
+  for (const ir::Group& group : matched.groups)
+    if (group.rule != UINT16_MAX && std::ranges::find(compiled.groups, group) == compiled.groups.end())
+      ++out[fuse::group_label(matched, group)];
+  return out;
+}
 
 // "blk.12.attn_q" -> "blk.*.attn_q".
 std::string without_layer(std::string_view what) {
@@ -125,6 +138,10 @@ void print_phase(const Phase& phase, const MachineLimits& limits, bool every_lay
     if (!row.label.empty())
       fused += fmt::format("{}{} {}", fused.empty() ? "" : ", ", row.label, row.count / row.n_graphs);
   print("\nfused groups: " + (fused.empty() ? "none" : fused) + "\n");
+  std::string declined;
+  for (const auto& [label, n] : phase.declined)
+    declined += fmt::format("{}{} {}", declined.empty() ? "" : ", ", label, n);
+  if (!declined.empty()) print("run one by one, though the fusion table knows them: " + declined + "\n");
 }
 
 Json phase_json(const Phase& phase, const MachineLimits& limits) {
@@ -144,11 +161,8 @@ Json phase_json(const Phase& phase, const MachineLimits& limits) {
   Json fusion = Json::object();
   for (const fuse::StatsRow& row : phase.fusion)
     if (!row.label.empty()) fusion[row.label] = row.count / row.n_graphs;
-  return {{"name", phase.name},
-          {"n_tokens", phase.n_tokens},
-          {"depth", phase.depth},
-          {"fusion", std::move(fusion)},
-          {"steps", std::move(steps)}};
+  return {{"name", phase.name},          {"n_tokens", phase.n_tokens},  {"depth", phase.depth},
+          {"fusion", std::move(fusion)}, {"not_fused", phase.declined}, {"steps", std::move(steps)}};
 }
 
 // A session of its own, so that its cache has just the depth that attention's costs are counted for.
@@ -169,7 +183,7 @@ Result<Phase> profile(const Arguments& arguments, const std::shared_ptr<const Mo
     TRY(session->forward({&step, 1}));
   }
   const Program& program = *TRY(session->program(n_tokens, 1));
-  Phase phase{name, n_tokens, depth, program.steps(), {}};
+  Phase phase{name, n_tokens, depth, program.steps(), {}, declined_groups(program.graph())};
   for (fuse::StatsRow& row : session->backend().fusion_stats().rows())
     if (row.graph == program.graph().name) phase.fusion.push_back(std::move(row));
   return phase;
