@@ -20,8 +20,8 @@ struct RunOutcome {
   std::vector<std::vector<float>> values;   // of every slot of the cache afterwards, by layer that has one
   std::vector<std::string> labels;          // of the groups in the compiled graph
   std::vector<uint16_t> rules;              // of the same
-  std::vector<StepReport> steps;
-  std::string damage;  // a sentinel or a constant that the run has overwritten; empty: none
+  std::vector<StepReport> steps;            // seconds: of the fastest timed run
+  std::string damage;                       // a sentinel or a constant that the run has overwritten; empty: none
 };
 
 // Errors: those of the backend; unsupported when it has no kernel for an op of the case.

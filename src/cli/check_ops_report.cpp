@@ -13,6 +13,7 @@
 #include "cli/check_ops.h"
 #include "cli/console.h"
 #include "cli/format.h"
+#include "cli/limit_share.h"
 #include "engine/limits.h"
 
 namespace tokamak::cli {
@@ -30,19 +31,6 @@ StepReport own_steps(const std::vector<StepReport>& steps, const std::string& op
     sum.seconds += step.seconds;
   }
   return sum;
-}
-
-struct Share {
-  double value;
-  std::string_view limit;
-};
-Share share_of(const StepReport& step, const MachineLimits& limits) {
-  const bool is_int8 = step.kernel.find("gemm_q") != std::string::npos;
-  const double memory = step.bytes / step.seconds / limits.read_bytes_per_second;
-  const double compute =
-      step.operations / step.seconds / (is_int8 ? limits.int8_ops_per_second : limits.f32_ops_per_second);
-  if (compute > memory) return {compute, is_int8 ? "int8" : "f32"};
-  return {memory, "memory"};
 }
 
 Result<MachineLimits> limits_of(const CheckOptions& options) {
@@ -76,7 +64,7 @@ Result<int> check_ops_perf(const Arguments& arguments) {
     }
     StepReport step = own_steps(run->steps, recipes[i].subject);
     step.seconds = std::max(step.seconds, 1e-12);
-    const Share share = share_of(step, limits);
+    const LimitShare share = share_of(step, limits);
     rows.push_back({recipes[i].name(), step.kernel, fmt::format("{:.1f}", step.seconds * 1e6),
                     fmt::format("{:.2f}", step.bytes / step.seconds * 1e-9),
                     fmt::format("{:.1f}", step.operations / step.seconds * 1e-9),

@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/format.h"
+#include "cli/limit_share.h"
 #include "cli/loading.h"
 #include "engine/limits.h"
 #include "fuse/matcher.h"
@@ -77,25 +78,9 @@ std::vector<Line> merge(const std::vector<StepReport>& steps, Key key) {
   return lines;
 }
 
-struct Share {
-  double value = 0;  // of the limit that binds, 0..1
-  std::string_view limit = "memory";
-};
-
-// Integer kernels are held against the int8 limit, all others against f32.
-Share share_of(const StepReport& report, const MachineLimits& limits) {
-  if (report.seconds <= 0) return {};
-  const bool is_int8 = report.kernel.find("gemm_q") != std::string::npos;
-  const double peak = is_int8 ? limits.int8_ops_per_second : limits.f32_ops_per_second;
-  const double memory = report.bytes / report.seconds / limits.read_bytes_per_second;
-  const double compute = report.operations / report.seconds / peak;
-  if (compute > memory) return {compute, is_int8 ? "int8" : "f32"};
-  return {memory, "memory"};
-}
-
 std::vector<std::string> row_of(const Line& line, const MachineLimits& limits, double total_seconds) {
   const StepReport& r = line.report;
-  const Share share = share_of(r, limits);
+  const LimitShare share = share_of(r, limits);
   const double seconds = std::max(r.seconds, 1e-12);
   return {std::to_string(line.count),
           r.what,
@@ -147,7 +132,7 @@ void print_phase(const Phase& phase, const MachineLimits& limits, bool every_lay
 Json phase_json(const Phase& phase, const MachineLimits& limits) {
   Json steps = Json::array();
   for (const StepReport& s : phase.steps) {
-    const Share share = share_of(s, limits);
+    const LimitShare share = share_of(s, limits);
     steps.push_back({{"what", s.what},
                      {"op", s.label},
                      {"kernel", s.kernel},

@@ -1,0 +1,28 @@
+// How close a step comes to what the machine can do.
+#pragma once
+
+#include <string_view>
+
+#include "backend/backend.h"
+#include "engine/limits.h"
+
+namespace tokamak::cli {
+
+struct LimitShare {
+  double value = 0;  // of the limit that binds, 0..1
+  std::string_view limit = "memory";
+};
+
+// Kernels with integer codes are held against the int8 limit, all others against f32.
+inline LimitShare share_of(const StepReport& report, const MachineLimits& limits) {
+  if (report.seconds <= 0) return {};
+  const bool is_integer =
+      report.kernel.find("_i8_") != std::string::npos || report.kernel.find("_i16_") != std::string::npos;
+  const double peak = is_integer ? limits.int8_ops_per_second : limits.f32_ops_per_second;
+  const double memory = report.bytes / report.seconds / limits.read_bytes_per_second;
+  const double compute = report.operations / report.seconds / peak;
+  if (compute > memory) return {compute, is_integer ? "int8" : "f32"};
+  return {memory, "memory"};
+}
+
+}  // namespace tokamak::cli
