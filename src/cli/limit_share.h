@@ -13,11 +13,12 @@ struct LimitShare {
   std::string_view limit = "memory";
 };
 
-// Kernels with integer codes are held against the int8 limit, all others against f32.
+// Matmuls of quantized types multiply integer codes and are held against the int8 limit, all others against f32.
 inline LimitShare share_of(const StepReport& report, const MachineLimits& limits) {
   if (report.seconds <= 0) return {};
+  const std::string_view kernel = report.kernel;
   const bool is_integer =
-      report.kernel.find("_i8_") != std::string::npos || report.kernel.find("_i16_") != std::string::npos;
+      kernel.starts_with("gemm_") && !kernel.starts_with("gemm_f") && !kernel.starts_with("gemm_bf");
   const double peak = is_integer ? limits.int8_ops_per_second : limits.f32_ops_per_second;
   const double memory = report.bytes / report.seconds / limits.read_bytes_per_second;
   const double compute = report.operations / report.seconds / peak;
