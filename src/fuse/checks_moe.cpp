@@ -1,4 +1,6 @@
 // Top-k routing: from router logits to the chosen experts and their weights.
+#include <algorithm>
+
 #include "fuse/checks.h"
 
 namespace tokamak::fuse {
@@ -13,12 +15,14 @@ namespace {
 // Every reader of the sorted indices sees the first k columns only: a fused kernel writes no others.
 bool only_first_columns_are_read(const Candidate& c, const Node& sort, const Node& look_up) {
   const Value& ids = value_of(c, look_up.inputs[1]);
-  if (c.graph.storage_of(look_up.inputs[1]) != sort.output || ids.offset_elems != 0 || c.graph.is_output(sort.output))
-    return false;
-  for (const Node& node : c.graph.nodes)
-    for (ValueId id : node.inputs)
-      if (id == sort.output && value_of(c, node.output).shape != ids.shape && node.op != Op::get_rows) return false;
-  return look_up.inputs[1] != sort.output || ids.shape[1] == value_of(c, sort.output).shape[1];
+  if (c.graph.storage_of(look_up.inputs[1]) != sort.output || ids.offset_elems != 0) return false;
+  if (look_up.inputs[1] == sort.output) return true;  // all of them
+  for (const Node& node : c.graph.nodes) {
+    if (std::ranges::find(node.inputs, sort.output) == node.inputs.end()) continue;
+    const Value& seen = value_of(c, node.output);
+    if (node.op != Op::view || seen.shape != ids.shape || seen.offset_elems != 0) return false;
+  }
+  return true;
 }
 
 // Ops from `first` on: ADD (bias), MASK_GROUPS, ARGSORT, GET_ROWS, SUM_ROWS, CLAMP, DIV, SCALE. `probs` are the
@@ -29,8 +33,8 @@ bool check_selection(const Candidate& c, size_t first, ValueId probs) {
   ValueId score = probs;
   if (c.has(bias)) {
     const Node& add = c.node(bias);
-    if (add.inputs[0] != probs || !is_weight(c.graph, add.inputs[1]) || value_of(c, add.inputs[1]).shape.rank() != 1)
-      return false;
+    if (add.inputs[0] != probs || !is_weight(c.graph, add.inputs[1])) return false;
+    if (value_of(c, add.inputs[1]).shape != Shape{value_of(c, probs).shape[-1]}) return false;
     score = add.output;
   }
   if (c.has(mask)) {

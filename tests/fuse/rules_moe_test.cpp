@@ -11,8 +11,9 @@ enum class Scores { softmax, sigmoid, softplus, tanh };
 struct RouterCase {
   Scores scores = Scores::softmax;
   bool bias = false, groups = false, norm = false, scale = false;
-  bool looks_up_biased = false, reads_all_ids = false, other_slice = false, probs_are_output = false, clamp = true,
-       scale_has_bias = false, sums_other = false, bias_is_computed = false, ids_are_used = true, offset = false;
+  bool one_bias = false, looks_up_biased = false, reads_all_ids = false, looks_up_all = false, other_slice = false,
+       later_slice = false, probs_are_output = false, clamp = true, scale_has_bias = false, sums_other = false,
+       bias_is_computed = false, ids_are_used = true, offset = false;
 };
 
 ValueId scores_of(GraphBuilder& b, ValueId logits, Scores kind) {
@@ -32,7 +33,7 @@ ValueId scores_of(GraphBuilder& b, ValueId logits, Scores kind) {
 std::string router_fused(const RouterCase& c) {
   return fused([&](GraphBuilder& b) {
     const ValueId logits = rows(b, 3, 8), x = b.reshape(more(b), {3, 1, 8});
-    ValueId vector = vec(b, "bias");
+    ValueId vector = vec(b, "bias", c.one_bias ? 1 : 8);
     if (c.bias_is_computed) vector = b.scale(vector, 2);
     const ValueId probs = scores_of(b, logits, c.scores);
     if (c.probs_are_output) b.output(probs);
@@ -51,7 +52,11 @@ std::string router_fused(const RouterCase& c) {
     if (c.scale) weights = b.scale(weights, 2.5, c.scale_has_bias ? 1 : 0);
     const ValueId experts = b.weight("experts", DType::q8_0, {8, 32, 32});
     const ValueId wide = b.reshape(rows(b, 3, 32), {3, 1, 32});
-    const ValueId used = c.reads_all_ids ? sorted : c.other_slice ? b.view(sorted, 0, {3, 3}) : ids;
+    const ValueId used = c.reads_all_ids ? sorted
+                         : c.other_slice ? b.view(sorted, 0, {3, 3})
+                         : c.later_slice ? b.view(sorted, 2, {3, 2})
+                                         : ids;
+    if (c.looks_up_all) b.output(b.get_rows(b.weight("digits", DType::f32, {8, 1}), sorted));
     if (c.ids_are_used) b.output(b.mul_mat_id(experts, wide, used));
     b.output(weights);
     b.output(x);
@@ -80,11 +85,14 @@ TEST(TopkMoe, OtherScores) {
 TEST(TopkMoe, WeightsComeFromTheUnbiasedScores) {
   EXPECT_EQ(router_fused({.bias = true, .looks_up_biased = true}), "");
   EXPECT_EQ(router_fused({.bias = true, .bias_is_computed = true}), "") << "a bias is constant";
+  EXPECT_EQ(router_fused({.bias = true, .one_bias = true}), "") << "one number for all experts";
 }
 
 TEST(TopkMoe, OnlyTheFirstColumnsAreRead) {
   EXPECT_EQ(router_fused({.reads_all_ids = true}), "") << "a reader of all sorted indices";
   EXPECT_EQ(router_fused({.other_slice = true}), "") << "a reader of more columns than were looked up";
+  EXPECT_EQ(router_fused({.later_slice = true}), "") << "a reader of others";
+  EXPECT_EQ(router_fused({.looks_up_all = true}), "") << "another look-up of all sorted indices";
   EXPECT_EQ(router_fused({.offset = true}), "") << "not the best ones";
 }
 

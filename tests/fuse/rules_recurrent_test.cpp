@@ -19,13 +19,13 @@ ValueId conv_state(GraphBuilder& b, int32_t layer = 0) {
 }
 
 struct ConvCase {
-  bool bias = false, bias_is_computed = false, conv_is_output = false, other_input = false;
+  bool bias = false, one_bias = false, bias_is_computed = false, conv_is_output = false, other_input = false;
   ir::Unary function = ir::Unary::silu;
 };
 std::string conv_fused(const ConvCase& c) {
   return fused([&](GraphBuilder& b) {
     const ValueId x = rows(b);
-    ValueId bias = vec(b, "bias");
+    ValueId bias = vec(b, "bias", c.one_bias ? 1 : 8);
     if (c.bias_is_computed) bias = b.scale(bias, 2);
     ValueId y = b.ssm_conv(x, b.weight("taps", DType::f32, {8, 4}), conv_state(b), recurrent(b));
     if (c.conv_is_output) b.output(y);
@@ -38,6 +38,7 @@ std::string conv_fused(const ConvCase& c) {
 TEST(SsmConvSilu, WithAndWithoutBias) {
   EXPECT_EQ(conv_fused({}), "SSM_CONV+SILU");
   EXPECT_EQ(conv_fused({.bias = true}), "SSM_CONV+ADD+SILU");
+  EXPECT_EQ(conv_fused({.bias = true, .one_bias = true}), "") << "one number for all channels";
   EXPECT_EQ(conv_fused({.function = ir::Unary::gelu}), "");
   EXPECT_EQ(conv_fused({.bias = true, .bias_is_computed = true}), "");
   EXPECT_EQ(conv_fused({.conv_is_output = true}), "");
@@ -60,8 +61,8 @@ TEST(ConvStateCpy, GoesBackWhereItCameFrom) {
 
 struct NetCase {
   int64_t n_snapshots = 2;
-  bool state_part_read = false, whole_is_output = false, other_state = false, first_half_only = false,
-       scores_written = false, reads_y = true;
+  bool state_part_read = false, whole_is_output = false, states_are_output = false, gaps_read = false,
+       other_state = false, first_half_only = false, scores_written = false, reads_y = true;
 };
 std::string net_fused(const NetCase& c) {
   return fused([&](GraphBuilder& b) {
@@ -79,6 +80,10 @@ std::string net_fused(const NetCase& c) {
     if (c.reads_y) b.output(b.scale(b.view(net, 0, {24}), 2));
     if (c.state_part_read) b.output(b.scale(states, 2));
     if (c.whole_is_output) b.output(net);
+    if (c.states_are_output) b.output(states);
+    // Starts in y and holds no more elements than it, but reaches into the states.
+    if (c.gaps_read)
+      b.output(b.scale(b.view(b.reshape(net, {(24 + n_states * 32) / 8, 8}), 0, {3 + n_states * 4, 1}), 2));
   });
 }
 
@@ -88,6 +93,8 @@ TEST(DeltaNetCpy, WritesAllStatesAndNothingElse) {
   EXPECT_EQ(net_fused({.reads_y = false}), "GATED_DELTA_NET+CPY");
   EXPECT_EQ(net_fused({.state_part_read = true}), "") << "the states are read elsewhere";
   EXPECT_EQ(net_fused({.whole_is_output = true}), "");
+  EXPECT_EQ(net_fused({.states_are_output = true}), "");
+  EXPECT_EQ(net_fused({.gaps_read = true}), "");
   EXPECT_EQ(net_fused({.other_state = true}), "") << "not the state that was read";
   EXPECT_EQ(net_fused({.first_half_only = true}), "");
   EXPECT_EQ(net_fused({.scores_written = true}), "");
