@@ -118,7 +118,7 @@ std::string describe_call(Op op, std::span<const OperandType> inputs);
 //       swiglu_oai: g = min(gate, limit), u = clamp(up, -limit, limit): (u + 1) * g * sigmoid(alpha * g)
 //   NORM, RMS_NORM, L2_NORM(x; eps), SOFT_MAX(x)                            -> like x, row by row
 //   SUM_ROWS(x [..., w])                                                    -> [..., 1]
-//   ARGSORT(x [n, m])                                                       -> i32 [n, m]
+//   ARGSORT(x [n, m])                                                       -> i32 [n, m], NaN last
 //   MASK_GROUPS(scores [n, n_expert]; n_group, n_group_used, n_best)        -> like scores
 //       groups are runs of n_expert / n_group; a group counts as the sum of its n_best largest scores
 //   CONCAT(a [..., p], b [..., q])                                          -> [..., p + q]
@@ -140,14 +140,16 @@ std::string describe_call(Op op, std::span<const OperandType> inputs);
 // Recurrent ops. A state is f32 [n_rows, row]; sequence s of the step starts from row state_src[s] of it, or from zeros
 // when that is -1. Tokens of a sequence are contiguous and in order. K = n_snapshots: states as they stood after the
 // last, the last but one, ... of the sequence's tokens in this step; where it has fewer tokens, zeros.
-//   SSM_CONV(x f32 [n, c], weight f32 [c, taps], state [n_rows, (taps - 1) * c], state_src i32 [n_seqs], seq_ids i32
-//   [n])
-//       y[t, c] = sum over j of weight[c, j] * x[t - (taps - 1) + j, c]     -> f32 [n, c]
-//   SSM_CONV_STATE(x, state, state_src, seq_ids; n_snapshots)  rows of x, oldest first -> f32 [n_seqs * K, (taps - 1) *
-//   c] GATED_DELTA_NET(q, k f32 [n, hk, dk], v f32 [n, hv, dv], g f32 [n, hv] or [n, hv, dk], beta f32 [n, hv],
+//   SSM_CONV(x f32 [n, c], weight f32 [c, taps], state [n_rows, (taps - 1) * c], state_src i32 [n_seqs], seq_ids)
+//                                                                           -> f32 [n, c]
+//       y[t, c] = sum over j of weight[c, j] * x[t - (taps - 1) + j, c]
+//   SSM_CONV_STATE(x, state, state_src, seq_ids; n_snapshots)               -> f32 [n_seqs * K, (taps - 1) * c]
+//       rows of x, oldest first
+//   GATED_DELTA_NET(q, k f32 [n, hk, dk], v f32 [n, hv, dv], g f32 [n, hv] or [n, hv, dk], beta f32 [n, hv],
 //                   state [n_rows, hv * dv * dk], state_src, seq_ids; scale, n_snapshots, head_map)
-//       -> f32 [n * hv * dv + n_seqs * K * hv * dv * dk]: y [n, hv, dv], then states [n_seqs, K, hv, dv, dk]
-//   CPY(state [n_rows, row], x f32 [n_seqs * K, row], rows i32 [n_seqs])  snapshot i of s to row rows[s] + i -> the
-//   state
+//                                                                           -> f32 [n * hv * dv + n_seqs * K * row]
+//       y [n, hv, dv], then states [n_seqs, K, hv, dv, dk]
+//   CPY(state [n_rows, row], x f32 [n_seqs * K, row], rows i32 [n_seqs])    -> the state
+//       snapshot i of sequence s goes to row rows[s] + i
 
 }  // namespace tokamak::ir

@@ -10,6 +10,11 @@ namespace tokamak::reference {
 
 using ir::Attr;
 
+namespace {
+// Falling order, NaN last: an order even where a model holds NaN.
+bool ranks_before(double a, double b) { return a > b || (std::isnan(b) && !std::isnan(a)); }
+}  // namespace
+
 void soft_max(const OpContext& c) {
   const int64_t n = c.output.row_elems();
   for (int64_t r = 0; r < c.output.n_rows(); ++r) {
@@ -34,7 +39,7 @@ void argsort(const OpContext& c) {
     const float* x = c.inputs[0].row(r);
     int32_t* out = c.output.i32_out + r * c.output.value->row_stride_elems;
     std::iota(out, out + n, 0);
-    std::stable_sort(out, out + n, [x](int32_t a, int32_t b) { return x[a] > x[b]; });
+    std::stable_sort(out, out + n, [x](int32_t a, int32_t b) { return ranks_before(x[a], x[b]); });
   }
 }
 
@@ -48,10 +53,10 @@ void mask_groups(const OpContext& c) {
     std::vector<std::pair<double, int64_t>> groups;
     for (int64_t g = 0; g < n_group; ++g) {
       std::vector<float> scores(x + g * size, x + (g + 1) * size);
-      std::ranges::sort(scores, std::greater());
+      std::ranges::sort(scores, ranks_before);
       groups.emplace_back(std::accumulate(scores.begin(), scores.begin() + n_best, 0.0), g);
     }
-    std::ranges::stable_sort(groups, [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::ranges::stable_sort(groups, [](const auto& a, const auto& b) { return ranks_before(a.first, b.first); });
     std::fill_n(c.output.row(r), n_expert, -INFINITY);
     for (size_t i = 0; i < n_used; ++i) {
       const int64_t begin = groups[i].second * size;

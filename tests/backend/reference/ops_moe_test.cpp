@@ -66,6 +66,16 @@ TEST(ReferenceOpsTest, ArgsortFallsAndKeepsTheOrderOfEquals) {
   expect_near(f.run(sorted), {1, 2, 3, 0, 3, 0, 1, 2});
 }
 
+TEST(ReferenceOpsTest, NanRanksLast) {
+  Fixture f;
+  const ValueId x = f.rows("x", 1, 4, {NAN, 1, 2, NAN});
+  expect_near(f.run(f.b.get_rows(f.values("digits", {4, 1}, {0, 1, 2, 3}), f.b.argsort(x))), {2, 1, 0, 3});
+  Fixture g;  // by their best: 1, 3, NaN
+  const std::vector<double> none(2, -INFINITY);
+  expect_near(g.run(g.b.mask_groups(g.rows("x", 1, 6, {NAN, 1, 3, 0, NAN, NAN}), 3, 1, 1)),
+              {none[0], none[0], 3, 0, none[0], none[0]});
+}
+
 TEST(ReferenceOpsTest, GetRowsOfOneTablePerToken) {
   Fixture f;
   const ValueId x = f.rows("x", 2, 3, {10, 30, 20, 60, 50, 40});
