@@ -1,8 +1,8 @@
 // Importance matrices: for each weight matrix, the sum over calibration tokens of the squared activation per column.
 // Two files hold them: GGUF (general.type "imatrix", tensors NAME.in_sum2 and NAME.counts), and the older .dat (i32
 // n_entries; per entry i32 n_bytes, name, i32 n_calls, i32 n_values, f32 values[n_values], each a mean times n_calls;
-// then optionally i32 n_chunks, i32 n_bytes, data set name; little-endian). Source: facts/gguf.md, section 4, row
-// "imatrix GGUF"; the .dat layout was read off files that llama-imatrix wrote.
+// then optionally i32 n_chunks, i32 n_bytes, data set name; little-endian). Source: both layouts were
+// read off files that llama-imatrix wrote.
 #pragma once
 
 #include <cstdint>

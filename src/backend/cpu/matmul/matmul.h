@@ -5,8 +5,8 @@
 // allocation, no global state; callers split the work by panels (weights) or by columns (activations).
 //
 // Results are bit-identical for every number of columns, every split into panel ranges and every instruction set:
-// int32 sums inside a group are exact, f32 steps follow in ascending k (facts/cpu_kernels.md, 6). NaN payloads
-// excepted.
+// int32 sums inside a group are exact, f32 steps follow in ascending k.
+// NaN payloads excepted.
 #pragma once
 
 #include <cstddef>

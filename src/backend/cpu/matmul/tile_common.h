@@ -43,7 +43,7 @@ template <class T>
   return p;
 }
 
-// The hardware follows the stream by itself for few columns; from 4 on it needs help (facts/cpu_kernels.md, 5).
+// The hardware follows the stream by itself for few columns; from 4 on it needs help.
 // May point past the end of the weights: a prefetch never faults.
 template <int NC, int kBytes>
 [[gnu::always_inline]] inline void prefetch_chunk(const std::byte* w) {
