@@ -6,65 +6,33 @@ namespace tokamak::cpu {
 namespace {
 using ir::Attr;
 
-void lower_soft_max(Lowering& l, Nodes nodes) {
+// Rows of one operand in, one result per row or element out.
+template <class Args>
+void add_row_op(Lowering& l, Nodes nodes, std::string_view name, Kernel<Args> kernel, const Args& args = {}) {
   const ir::Node& node = l.graph.node(nodes[0]);
-  auto& step = l.add<RowStep<SoftMaxArgs>>("soft_max_f32");
-  step.kernel = op_set(l.isa).soft_max;
+  auto& step = l.add<RowStep<Args>>(name);
+  step.kernel = kernel;
   step.operands = {operand(l, node.output), operand(l, node.inputs[0])};
   const Rows &y = step.operands[0].rows, &x = step.operands[1].rows;
-  step.args = {.row_elems = x.n, .x_stride = x.stride_elems, .y_stride = y.stride_elems};
-  step.bind = [](SoftMaxArgs& args, const Pointers& p) {
-    args.y = p[0];
-    args.x = p[1];
+  step.args = args;
+  step.args.row_elems = x.n;
+  step.args.x_stride = x.stride_elems;
+  if constexpr (requires(Args a) { a.y_stride; }) step.args.y_stride = y.stride_elems;
+  step.bind = [](Args& a, const Pointers& p) {
+    a.y = reinterpret_cast<decltype(a.y)>(p[0]);  // indices lie like f32
+    a.x = p[1];
   };
   divide_by_tokens(step, l.value(node.inputs[0]), x.n_rows);
 }
-
-void lower_sum_rows(Lowering& l, Nodes nodes) {
-  const ir::Node& node = l.graph.node(nodes[0]);
-  auto& step = l.add<RowStep<SumRowsArgs>>("sum_rows_f32");
-  step.kernel = op_set(l.isa).sum_rows;
-  step.operands = {operand(l, node.output), operand(l, node.inputs[0])};
-  const Rows& x = step.operands[1].rows;
-  step.args = {.row_elems = x.n, .x_stride = x.stride_elems};
-  step.bind = [](SumRowsArgs& args, const Pointers& p) {
-    args.y = p[0];
-    args.x = p[1];
-  };
-  divide_by_tokens(step, l.value(node.inputs[0]), x.n_rows);
-}
-
-void lower_argsort(Lowering& l, Nodes nodes) {
-  const ir::Node& node = l.graph.node(nodes[0]);
-  auto& step = l.add<RowStep<ArgsortArgs>>("argsort");
-  step.kernel = op_set(l.isa).argsort;
-  step.operands = {operand(l, node.output), operand(l, node.inputs[0])};
-  const Rows &y = step.operands[0].rows, &x = step.operands[1].rows;
-  step.args = {.row_elems = x.n, .x_stride = x.stride_elems, .y_stride = y.stride_elems};
-  step.bind = [](ArgsortArgs& args, const Pointers& p) {
-    args.y = p.i32(0);
-    args.x = p[1];
-  };
-  divide_by_tokens(step, l.value(node.inputs[0]), x.n_rows);
-}
-
+void lower_soft_max(Lowering& l, Nodes nodes) { add_row_op(l, nodes, "soft_max_f32", op_set(l.isa).soft_max); }
+void lower_sum_rows(Lowering& l, Nodes nodes) { add_row_op(l, nodes, "sum_rows_f32", op_set(l.isa).sum_rows); }
+void lower_argsort(Lowering& l, Nodes nodes) { add_row_op(l, nodes, "argsort", op_set(l.isa).argsort); }
 void lower_mask_groups(Lowering& l, Nodes nodes) {
-  const ir::Node& node = l.graph.node(nodes[0]);
-  auto& step = l.add<RowStep<MaskGroupsArgs>>("mask_groups");
-  step.kernel = op_set(l.isa).mask_groups;
-  step.operands = {operand(l, node.output), operand(l, node.inputs[0])};
-  const Rows &y = step.operands[0].rows, &x = step.operands[1].rows;
-  step.args = {.row_elems = x.n,
-               .n_group = node.attrs.integer(Attr::n_group),
-               .n_group_used = node.attrs.integer(Attr::n_group_used),
-               .n_best = node.attrs.integer(Attr::n_best),
-               .x_stride = x.stride_elems,
-               .y_stride = y.stride_elems};
-  step.bind = [](MaskGroupsArgs& args, const Pointers& p) {
-    args.y = p[0];
-    args.x = p[1];
-  };
-  divide_by_tokens(step, l.value(node.inputs[0]), x.n_rows);
+  const ir::Attrs& attrs = l.graph.node(nodes[0]).attrs;
+  add_row_op(l, nodes, "mask_groups", op_set(l.isa).mask_groups,
+             {.n_group = attrs.integer(Attr::n_group),
+              .n_group_used = attrs.integer(Attr::n_group_used),
+              .n_best = attrs.integer(Attr::n_best)});
 }
 
 void lower_add_id(Lowering& l, Nodes nodes) {
