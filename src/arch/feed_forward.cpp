@@ -104,9 +104,11 @@ struct Experts {
   Routing route(ValueId x) const {
     constexpr double kSmallestSum = 1e-20;
     const ValueId probs = scores(linear(r, x, at("ffn_gate_inp"), moe.n_expert));
+    // Views of the scores come before the sort: inside the group of a rule they would show something from outside.
+    const ValueId table = r.b.reshape(probs, {n, moe.n_expert, 1}, at("ffn_moe_table"));
     const ValueId sorted = r.b.argsort(ranking(probs), at("ffn_moe_sorted"));
     const ValueId ids = r.b.view(sorted, 0, {n, moe.n_used}, at("ffn_moe_ids"));
-    const ValueId chosen = r.b.get_rows(r.b.reshape(probs, {n, moe.n_expert, 1}), ids, at("ffn_moe_chosen"));
+    const ValueId chosen = r.b.get_rows(table, ids, at("ffn_moe_chosen"));
     ValueId weights = r.b.reshape(chosen, {n, moe.n_used});
     if (moe.gating == Gating::selected_softmax) {
       weights = r.b.soft_max(weights, at("ffn_moe_weights"));
