@@ -130,11 +130,11 @@ void add_pairs(std::vector<Recipe>& out) {
   add_rows(out, "RELU+SQR", RuleId::relu_sqr, "", [](CaseBuilder& c, int64_t width, Layout layout) {
     c.b.output(c.b.unary(c.b.unary(c.tensor({width}, {-3, 3}, layout), ir::Unary::relu), ir::Unary::sqr));
   });
-  for (double cap : {30.0, 0.5})
-    add_rows(out, "SCALE+TANH+SCALE", RuleId::softcap, fmt::format("cap={}", cap),
-             [=](CaseBuilder& c, int64_t width, Layout layout) {
+  for (const auto& [scale, cap] : {std::pair{1 / 30.0, 30.0}, {2.0, 0.5}, {0.25, -3.0}})
+    add_rows(out, "SCALE+TANH+SCALE", RuleId::softcap, fmt::format("scale={:.3f} cap={}", scale, cap),
+             [scale = scale, cap = cap](CaseBuilder& c, int64_t width, Layout layout) {
                const ValueId x = c.tensor({width}, {-40, 40}, layout);
-               c.b.output(c.b.scale(c.b.unary(c.b.scale(x, 1 / cap), ir::Unary::tanh), cap));
+               c.b.output(c.b.scale(c.b.unary(c.b.scale(x, scale), ir::Unary::tanh), cap));
              });
   for (bool swapped : {false, true})
     add_rows(out, "MUL+SIN+SQR+MUL+ADD", RuleId::snake, swapped ? "x=right" : "x=left",

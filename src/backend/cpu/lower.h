@@ -74,6 +74,7 @@ class Lowering {
   } stacked;
   struct RoutedTokens {
     ir::ValueId ids = ir::kNone;
+    int64_t n_expert = 0;
     Ref ref;
   } route;
   // One region per thread for decoding weights.

@@ -125,8 +125,8 @@ void lower_unary(Lowering& l, Nodes nodes) {
 }
 
 void lower_softcap(Lowering& l, Nodes nodes) {
-  const double cap = l.graph.node(nodes[2]).attrs.number(Attr::scale);
-  add_map(l, nodes, "softcap_f32", op_set(l.isa).softcap, {.cap = static_cast<float>(cap)});
+  const auto factor = [&](size_t i) { return static_cast<float>(l.graph.node(nodes[i]).attrs.number(Attr::scale)); };
+  add_map(l, nodes, "softcap_f32", op_set(l.isa).softcap, {.scale = factor(0), .cap = factor(2)});
 }
 
 void lower_relu_sqr(Lowering& l, Nodes nodes) { add_map(l, nodes, "relu_sqr_f32", op_set(l.isa).relu_sqr, {}); }

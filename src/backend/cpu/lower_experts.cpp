@@ -242,9 +242,10 @@ void describe_pack(Step& step, std::string_view what, const Rows& x, const Ref& 
 }
 
 Ref add_route(Lowering& l, ir::ValueId id, int64_t n_expert) {
-  if (l.route.ids == id) return l.route.ref;
+  if (l.route.ids == id && l.route.n_expert == n_expert) return l.route.ref;
   const Indices ids = indices_of(l, id);
   l.route.ids = id;
+  l.route.n_expert = n_expert;
   l.route.ref.n_bytes = route_bytes(ids.n * ids.n_used, n_expert);
   RouteStep& step = l.add<RouteStep>("route");
   step.report.what += " (sorted by expert)";

@@ -330,7 +330,7 @@ TEST(CpuOps, SineOfLargeAndSpecialNumbers) {
 TEST(CpuOps, SoftcapWithinItsBound) {
   const auto x = activation_inputs(33);
   for (float cap : {30.0f, 50.0f}) {
-    MapArgs a{.row_elems = 33, .x = x.data(), .x_stride = 33, .y_stride = 33, .cap = cap};
+    MapArgs a{.row_elems = 33, .x = x.data(), .x_stride = 33, .y_stride = 33, .scale = 1 / cap, .cap = cap};
     const auto y = run_all(33, [a](const OpSet& ops, float* out, int64_t b, int64_t e) mutable {
       a.y = out;
       ops.softcap(a, b, e);

@@ -121,7 +121,7 @@ struct Math {
     return V::load(lanes);
   }
 
-  // cap * tanh(x / cap); inverse = 1 / cap.
+  // cap * tanh(inverse * x); a softcap where inverse = 1 / cap.
   static F softcap(F x, float cap, float inverse) { return V::mul(V::set1(cap), tanh(V::mul(x, V::set1(inverse)))); }
 };
 

@@ -114,7 +114,7 @@ enum class GluKind : uint8_t {
 // item = row; in place: x.
 //   scale     y = fma(scale, x, bias)
 //   clamp     y = min(max(x, low), high); NaN stays NaN
-//   softcap   y = cap * tanh(x / cap), the product SCALE, TANH, SCALE
+//   softcap   y = cap * tanh(scale * x)
 //   unary     y = f(x)
 //   relu_sqr  y = max(x, 0)^2
 struct MapArgs {
@@ -123,8 +123,8 @@ struct MapArgs {
   int64_t x_stride = 0;
   float* y = nullptr;
   int64_t y_stride = 0;
-  float scale = 1, bias = 0;  // scale
-  float cap = 0;              // softcap, > 0
+  float scale = 1, bias = 0;  // scale; softcap: scale
+  float cap = 0;              // softcap
   float low = 0, high = 0;    // clamp
   UnaryKind unary = UnaryKind::silu;
 };

@@ -163,8 +163,8 @@ struct Rows {
     map(a, begin, end, [](F x) { return A::sqr(A::relu(x)); });
   }
   static void softcap(const MapArgs& a, int64_t begin, int64_t end) {
-    const float cap = a.cap, inverse = 1 / a.cap;
-    map(a, begin, end, [cap, inverse](F x) { return A::softcap(x, cap, inverse); });
+    const float cap = a.cap, scale = a.scale;
+    map(a, begin, end, [cap, scale](F x) { return A::softcap(x, cap, scale); });
   }
   static void unary(const MapArgs& a, int64_t begin, int64_t end) {
     switch (a.unary) {
