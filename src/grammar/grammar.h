@@ -46,6 +46,15 @@ struct SchemaNote {
   std::string reason;   // a sentence fragment
 };
 
+// One part of a sequence: a literal text, one token as a whole, or a JSON value.
+struct GrammarPart {
+  std::string text = {};         // the literal
+  int32_t token = -1;            // >= 0: this token instead
+  const Json* schema = nullptr;  // not null: a value of this schema instead; must live during the call only
+  std::string label = {};        // names the schema in errors and notes, for example "tools[3]"
+};
+using GrammarSequence = std::vector<GrammarPart>;
+
 // Immutable and thread-safe.
 class Grammar {
  public:
@@ -62,6 +71,11 @@ class Grammar {
   static Result<Ptr> any_json_object(const GrammarOptions& options = {});
   // The whole output must match (anchors at both ends are implied).
   static Result<Ptr> from_regex(std::string_view pattern, const GrammarOptions& options = {});
+
+  // Any of the sequences, `min` to `max` times (UINT32_MAX: any number), with `separator` between: tool calls with what
+  // a model's format writes around them.
+  static Result<Ptr> from_sequences(const std::vector<GrammarSequence>& alternatives, uint32_t min, uint32_t max,
+                                    std::string_view separator, const GrammarOptions& options = {});
 
   const std::vector<SchemaNote>& notes() const { return notes_; }
   size_t n_states() const;

@@ -105,6 +105,19 @@ std::optional<size_t> index_of(std::string_view step) {
   return index;
 }
 
+// Depth of a schema, without recursion; stops above `limit`.
+bool deeper_than(const Json& root, size_t limit) {
+  std::vector<std::pair<const Json*, size_t>> stack{{&root, 1}};
+  while (!stack.empty()) {
+    const auto [at, depth] = stack.back();
+    stack.pop_back();
+    if (depth > limit) return true;
+    if (at->is_structured())
+      for (const Json& child : *at) stack.emplace_back(&child, depth + 1);
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string pointer_step(std::string_view name) {
@@ -329,62 +342,82 @@ Result<void> SchemaCompiler::work_off() {
   return {};
 }
 
-Result<void> SchemaCompiler::compile() {
-  rules_.root = rules_.declare("#");
-  rules_.define(rules_.root, TRY(value(root_, "#", 0)));
-  return work_off();
-}
-
-Result<void> SchemaCompiler::compile_any_object() {
-  rules_.root = rules_.declare("#");
-  rules_.define(rules_.root, any_object());
-  return {};
+Result<ExprId> SchemaCompiler::compile() {
+  // A schema is nested in two levels of JSON: a keyword and a name.
+  const uint32_t limit = options_.limits.max_depth;
+  if (deeper_than(root_, size_t{limit} * 2))
+    return schema_error("#", "the schema is too deep (more than " + std::to_string(limit) + " levels)");
+  const RuleId rule = rules_.declare("#");
+  rules_.define(rule, TRY(value(root_, "#", 0)));
+  TRY(work_off());
+  return rules_.call(rule);
 }
 
 }  // namespace grammar
 
 using namespace grammar;
 
-namespace {
-
-// Depth of a schema, without recursion; stops above `limit`.
-bool deeper_than(const Json& root, size_t limit) {
-  std::vector<std::pair<const Json*, size_t>> stack{{&root, 1}};
-  while (!stack.empty()) {
-    const auto [at, depth] = stack.back();
-    stack.pop_back();
-    if (depth > limit) return true;
-    if (at->is_structured())
-      for (const Json& child : *at) stack.emplace_back(&child, depth + 1);
-  }
-  return false;
-}
-
-}  // namespace
-
 Result<Grammar::Ptr> Grammar::from_json_schema(const Json& schema, const GrammarOptions& options) {
-  // A schema is nested in two levels of JSON: a keyword and a name.
-  if (deeper_than(schema, size_t{options.limits.max_depth} * 2))
-    return schema_error("#",
-                        "the schema is too deep (more than " + std::to_string(options.limits.max_depth) + " levels)");
-  Rules rules(options.limits);
-  SchemaCompiler compiler(schema, options, rules);
-  TRY(compiler.compile());
-  auto program = build_program(rules);
-  if (!program) {
-    Error error = std::move(program.error());
-    if (error.where.starts_with("rule '")) error.where = "schema " + error.where.substr(6, error.where.size() - 7);
-    return error;
-  }
-  return Ptr(std::make_shared<const Grammar>(std::move(*program), compiler.take_notes()));
+  return from_sequences({{GrammarPart{.schema = &schema}}}, 1, 1, {}, options);
 }
 
 Result<Grammar::Ptr> Grammar::any_json_object(const GrammarOptions& options) {
   const Json none;
   Rules rules(options.limits);
   SchemaCompiler compiler(none, options, rules);
-  TRY(compiler.compile_any_object());
+  rules.root = rules.declare("any JSON object");
+  rules.define(rules.root, compiler.any_object());
   return Ptr(std::make_shared<const Grammar>(TRY(build_program(rules)), std::vector<SchemaNote>{}));
+}
+
+namespace {
+
+Result<ExprId> part_expr(const GrammarPart& part, Rules& rules, const GrammarOptions& options,
+                         std::vector<SchemaNote>& notes) {
+  if (part.token >= 0) return rules.token(static_cast<uint32_t>(part.token), false);
+  if (!part.schema) return rules.bytes(part.text);
+  SchemaCompiler compiler(*part.schema, options, rules);
+  const std::string prefix = part.label.empty() ? "" : part.label + " ";
+  auto made = compiler.compile();
+  if (!made) {
+    made.error().where = prefix + made.error().where;
+    return made;
+  }
+  for (SchemaNote& note : compiler.take_notes()) {
+    note.path = prefix + note.path;
+    notes.push_back(std::move(note));
+  }
+  return made;
+}
+
+}  // namespace
+
+Result<Grammar::Ptr> Grammar::from_sequences(const std::vector<GrammarSequence>& alternatives, uint32_t min,
+                                             uint32_t max, std::string_view separator, const GrammarOptions& options) {
+  if (min > max || min > kMaxCount) return refusal("the least number of sequences is larger than the most", "grammar");
+  Rules rules(options.limits);
+  std::vector<SchemaNote> notes;
+  std::vector<ExprId> choices;
+  for (const GrammarSequence& sequence : alternatives) {
+    std::vector<ExprId> parts;
+    for (const GrammarPart& part : sequence) parts.push_back(TRY(part_expr(part, rules, options, notes)));
+    choices.push_back(rules.sequence(parts));
+  }
+  const RuleId one = rules.declare("#");
+  rules.define(one, rules.choice(choices));
+  rules.root = rules.declare("#");
+  const ExprId call = rules.call(one);
+  const ExprId more = rules.repeat(rules.sequence({rules.bytes(separator), call}), std::max(min, 1u) - 1,
+                                   max == kUnbounded ? max : std::max(max, 1u) - 1);
+  const ExprId all = max == 0 ? rules.empty() : rules.sequence({call, more});
+  rules.define(rules.root, min == 0 ? rules.optional(all) : all);
+  auto program = build_program(rules);
+  if (!program) {
+    Error error = std::move(program.error());
+    if (error.where.starts_with("rule '")) error.where = "schema " + error.where.substr(6, error.where.size() - 7);
+    return error;
+  }
+  return Ptr(std::make_shared<const Grammar>(std::move(*program), std::move(notes)));
 }
 
 }  // namespace tokamak

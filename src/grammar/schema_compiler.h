@@ -25,9 +25,9 @@ class SchemaCompiler {
   SchemaCompiler(const Json& root, const GrammarOptions& options, Rules& rules)
       : root_(root), options_(options), rules_(rules) {}
 
-  Result<void> compile();
-  // Rules whose root is any JSON object.
-  Result<void> compile_any_object();
+  // A value of the schema.
+  Result<ExprId> compile();
+  ExprId any_object();
   std::vector<SchemaNote> take_notes() { return std::move(notes_); }
 
  private:
@@ -71,7 +71,6 @@ class SchemaCompiler {
   ExprId space();
   ExprId separator();
   RuleId any_value();
-  ExprId any_object();
   ExprId any_array();
 
   // schema_scalars.cpp
