@@ -9,7 +9,10 @@ namespace tokamak {
 
 namespace {
 Result<std::unique_ptr<Backend>> make_cpu(const BackendOptions& options) {
-  return make_cpu_backend({.isa = options.isa, .n_threads = options.n_threads, .activations = options.activations});
+  return make_cpu_backend({.isa = options.isa,
+                           .n_threads = options.n_threads,
+                           .activations = options.activations,
+                           .backing = options.only_plan ? Backing::addresses : Backing::memory});
 }
 Result<std::unique_ptr<Backend>> make_reference(const BackendOptions&) { return make_reference_backend(); }
 

@@ -14,6 +14,7 @@ struct BackendOptions {
   std::string isa = "auto";
   int64_t n_threads = 0;              // 0: one per usable core
   std::string activations = "int16";  // cpu: int8 or int16
+  bool only_plan = false;             // memory is worked out, not taken, and nothing can be run (cpu)
 };
 
 struct BackendRow {

@@ -115,7 +115,7 @@ class Service::Impl {
   SystemClock clock_;
   ServiceEngine engine_;            // engine thread only, from start() on
   scheduler::Scheduler scheduler_;  // engine thread only
-  std::vector<MemoryUse> memory_ = engine_.memory();
+  std::vector<MemoryUse> memory_ = service_memory(engine_.session(), options_);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;  // inbox_, stopping_, n_live_
@@ -267,10 +267,22 @@ bool Service::Impl::drain(double timeout_seconds) {
 Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Service::~Service() = default;
 
+namespace {
+Result<ServiceOptions> reserve(Session& session, ServiceOptions options) {
+  TRY(check_options(session, options));
+  options.max_scored_tokens = std::min(options.max_scored_tokens, session.options().n_batch);
+  TRY(session.reserve(std::max(options.n_parallel, options.max_scored_tokens), options.n_parallel));
+  return options;
+}
+}  // namespace
+
+Result<std::vector<MemoryUse>> Service::ledger(Session& session, ServiceOptions options) {
+  options = TRY(reserve(session, options));
+  return service_memory(session, options);
+}
+
 Result<std::unique_ptr<Service>> Service::create(std::unique_ptr<Session> session, ServiceOptions options) {
-  TRY(check_options(*session, options));
-  options.max_scored_tokens = std::min(options.max_scored_tokens, session->options().n_batch);
-  TRY(session->reserve(std::max(options.n_parallel, options.max_scored_tokens), options.n_parallel));
+  options = TRY(reserve(*session, options));
   auto impl = std::make_unique<Impl>(std::move(session), options);
   impl->start();
   return std::unique_ptr<Service>(new Service(std::move(impl)));

@@ -177,8 +177,11 @@ class Service {
 
   const Model& model() const;
   int64_t n_ctx() const;  // most tokens of one request, prompt and answer
-  // Everything reserved, line by line, the prefix cache's part included.
+  // Everything reserved, line by line: what ledger() says.
   std::vector<MemoryUse> memory() const;
+  // What a service with these options reserves on the session, which may be one that only plans. Errors: those of
+  // create().
+  static Result<std::vector<MemoryUse>> ledger(Session& session, ServiceOptions options);
 
  private:
   class Impl;

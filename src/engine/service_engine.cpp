@@ -34,6 +34,14 @@ Error stuck_error(double seconds) {
 }
 }  // namespace
 
+std::vector<MemoryUse> service_memory(const Session& session, const ServiceOptions& options) {
+  std::vector<MemoryUse> out = session.memory();
+  out.push_back({.what = "compiled shapes, at most", .n_bytes = session.compiled_bytes()});
+  if (session.state_floats() > 0)
+    out.push_back({.what = "prefix cache, states and pages", .n_bytes = cache_limit(session, options)});
+  return out;
+}
+
 ServiceEngine::ServiceEngine(std::unique_ptr<Session> session, const ServiceOptions& options)
     : session_(std::move(session)),
       cache_(session_->pages(), cache_options(*session_, options)),
@@ -277,12 +285,6 @@ std::vector<RequestStatus> ServiceEngine::statuses() const {
 std::vector<uint64_t> ServiceEngine::ids() const {
   std::vector<uint64_t> out;
   for (const auto& [id, seat] : requests_) out.push_back(id);
-  return out;
-}
-
-std::vector<MemoryUse> ServiceEngine::memory() const {
-  std::vector<MemoryUse> out = session_->memory();
-  if (session_->state_floats() > 0) out.push_back({.what = "prefix cache, states", .n_bytes = cache_.max_bytes()});
   return out;
 }
 

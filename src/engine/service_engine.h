@@ -16,6 +16,10 @@
 
 namespace tokamak {
 
+// Everything a service reserves, after Session::reserve(). The prefix cache keeps its pages in the KV cache; with
+// recurrent layers up to its whole limit may be states on the host.
+std::vector<MemoryUse> service_memory(const Session& session, const ServiceOptions& options);
+
 class ServiceEngine : public scheduler::Device {
  public:
   ServiceEngine(std::unique_ptr<Session> session, const ServiceOptions& options);
@@ -32,8 +36,6 @@ class ServiceEngine : public scheduler::Device {
   std::vector<RequestStatus> statuses() const;
   std::vector<uint64_t> ids() const;
   size_t n_requests() const { return requests_.size(); }
-  std::vector<MemoryUse> memory() const;
-
   // Called by the watchdog: when a step has been running for more than `seconds`, its requests fail now. True while a
   // step hangs. Thread-safe.
   bool fail_stuck_step(double seconds);

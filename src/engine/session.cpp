@@ -10,6 +10,8 @@
 namespace tokamak {
 
 namespace {
+constexpr uint64_t kProgramBytesPerNode = 1600;  // measured: graph, plan and steps of a CPU program on the heap
+
 Error out_of_range(std::string_view what, int64_t value, int64_t low, int64_t high) {
   return Error{.code = ErrorCode::bad_argument,
                .what = fmt::format("{} is outside {}..{}", value, low, high),
@@ -137,8 +139,10 @@ Session::Session(std::shared_ptr<const Model> model, SessionOptions options, std
 Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> model, SessionOptions options,
                                                  const Progress& progress) {
   options = TRY(complete(*model, std::move(options)));
-  const BackendOptions backend_options{
-      .isa = options.isa, .n_threads = options.n_threads, .activations = options.activations};
+  const BackendOptions backend_options{.isa = options.isa,
+                                       .n_threads = options.n_threads,
+                                       .activations = options.activations,
+                                       .only_plan = options.only_plan};
   std::unique_ptr<Backend> backend = TRY(make_backend(options.backend, backend_options));
   const KvConfig config = kv_config(*model, options);
   const ir::Graph graph =
@@ -280,6 +284,7 @@ Result<void> Session::extend(std::span<const SequenceTokens> batch) {
 }
 
 Result<std::span<float>> Session::forward(std::span<const SequenceTokens> batch, OutputRows rows) {
+  CHECK(!options_.only_plan);
   TRY(check_batch(batch));
   TRY(extend(batch));
   const auto restore = [&] {
@@ -345,6 +350,12 @@ Result<std::span<const float>> Session::prefill(int32_t seq_id, std::span<const 
     states_->add_checkpoint(seq_id, static_cast<size_t>(state_row_floats(kv_->config())),
                             [this](int32_t row, std::span<float> out) { kv_->read_states(row, out); });
   return logits;
+}
+
+uint64_t Session::compiled_bytes() const {
+  size_t n_nodes = 0;
+  for (const CachedProgram& cached : programs_) n_nodes = std::max(n_nodes, cached.program->graph().nodes.size());
+  return static_cast<uint64_t>(options_.n_programs) * n_nodes * kProgramBytesPerNode;
 }
 
 std::vector<MemoryUse> Session::memory() const {

@@ -36,6 +36,7 @@ struct SessionOptions {
   // copies of older ones per sequence.
   int64_t n_sequences = 4, n_snapshots = 1, n_checkpoints = 2;
   CompileOptions compile;
+  bool only_plan = false;  // for memory() alone: no weight is read, and no step can be run
 };
 inline constexpr int64_t kDefaultContext = 8192;
 
@@ -101,8 +102,9 @@ class Session {
   // Empties that cache: for settings of the backend that are asked when a graph is compiled.
   void forget_programs() { programs_.clear(); }
 
-  // Everything reserved, line by line.
+  // Everything reserved, line by line. compiled_bytes: of the programs that n_programs allows, at most.
   std::vector<MemoryUse> memory() const;
+  uint64_t compiled_bytes() const;
 
  private:
   struct CachedProgram {

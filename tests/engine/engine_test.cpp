@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/nmse.h"
 #include "support/tiny_model.h"
 
 namespace tokamak {
@@ -59,7 +60,7 @@ TEST_P(EngineFusion, CanBeSwitchedAndCounted) {
   ASSERT_TRUE(unfused);
   EXPECT_EQ(n_fused(*engine), 0u);
   EXPECT_FALSE(engine->fusion_counts().empty());  // the graph is named
-  EXPECT_LT(test::nmse(*fused, *unfused), 1e-10);
+  EXPECT_LT(nmse(*fused, *unfused), 1e-10);
 
   engine->set_fusion(true);
   engine->set_fusion_statistics(false);

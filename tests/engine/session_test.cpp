@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/cpu/isa.h"
+#include "base/nmse.h"
 #include "support/tiny_model.h"
 
 namespace tokamak {
@@ -97,9 +98,9 @@ TEST_P(SessionTest, FusedUnfusedAndReferenceAgree) {
   const auto fused = all_logits(*open_session(path_, {.kv_type = DType::f32}), tokens_, 40);
   const auto plain = all_logits(*open_session(path_, unfused), tokens_, 40);
   // Fusion may only change where results are rounded to f32.
-  EXPECT_LE(test::nmse(fused, plain), 1e-9);
+  EXPECT_LE(nmse(fused, plain), 1e-9);
   // int8 activations with a scale per 32 or 256 values: relative error of a product about 0.5 to 1 %, squared.
-  EXPECT_LE(test::nmse(fused, reference), 1e-3);
+  EXPECT_LE(nmse(fused, reference), 1e-3);
 }
 
 TEST_P(SessionTest, ReferenceDoesNotDependOnChunking) {
@@ -114,8 +115,8 @@ TEST_P(SessionTest, CacheTypesStayClose) {
   const auto int8 = all_logits(*open_session(path_, {.kv_type = DType::q8_0}), tokens_, 25);
   // A last-bit change of a key flips int8 codes of later activations: the bound is that of
   // FusedUnfusedAndReferenceAgree.
-  EXPECT_LE(test::nmse(half, exact), 1e-3);
-  EXPECT_LE(test::nmse(int8, exact), 1e-2);
+  EXPECT_LE(nmse(half, exact), 1e-3);
+  EXPECT_LE(nmse(int8, exact), 1e-2);
   EXPECT_NE(half, exact);
   EXPECT_NE(int8, half);
 }

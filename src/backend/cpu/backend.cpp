@@ -25,7 +25,8 @@ std::string cpu_name() {
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend(Target target, std::unique_ptr<ThreadPool> pool) : target_(target), pool_(std::move(pool)) {}
+  CpuBackend(Target target, std::unique_ptr<ThreadPool> pool, Backing backing)
+      : target_(target), pool_(std::move(pool)), backing_(backing) {}
 
   std::string_view name() const override { return "cpu"; }
   std::string description() const override {
@@ -36,11 +37,11 @@ class CpuBackend : public Backend {
 
   Result<std::unique_ptr<Weights>> load(const ir::Graph& graph, const WeightLookup& lookup,
                                         const Progress& progress) override {
-    return std::unique_ptr<Weights>(TRY(CpuWeights::load(graph, lookup, progress, *pool_)));
+    return std::unique_ptr<Weights>(TRY(CpuWeights::load(graph, lookup, progress, *pool_, backing_)));
   }
 
   Result<std::unique_ptr<KvCache>> make_kv(const KvConfig& config) override {
-    return std::unique_ptr<KvCache>(TRY(CpuKv::create(config)));
+    return std::unique_ptr<KvCache>(TRY(CpuKv::create(config, backing_)));
   }
 
   Result<std::unique_ptr<Program>> compile(ir::Graph graph, const Weights& weights, KvCache& kv,
@@ -74,6 +75,7 @@ class CpuBackend : public Backend {
  private:
   Target target_;
   std::unique_ptr<ThreadPool> pool_;
+  Backing backing_;
   fuse::Stats stats_;
 };
 
@@ -113,7 +115,8 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
                  .what = fmt::format("{} is outside 1..{}", n_threads, kMaxThreads),
                  .where = "--threads"};
   std::unique_ptr<ThreadPool> pool = TRY(ThreadPool::create(static_cast<int>(n_threads)));
-  return std::unique_ptr<Backend>(std::make_unique<cpu::CpuBackend>(cpu::Target{isa, activations}, std::move(pool)));
+  return std::unique_ptr<Backend>(
+      std::make_unique<cpu::CpuBackend>(cpu::Target{isa, activations}, std::move(pool), options.backing));
 }
 
 }  // namespace tokamak

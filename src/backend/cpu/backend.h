@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "base/buffer.h"
 
 namespace tokamak {
 
@@ -13,6 +14,7 @@ struct CpuOptions {
   int64_t n_threads = 0;     // 0: one per usable core
   std::string activations =
       "int16";  // int8, int16: codes that quantized weights are multiplied with (matmul/formats.h)
+  Backing backing = Backing::memory;  // addresses: nothing can be run, but Weights and KvCache tell their memory
 };
 
 // Errors: bad_argument (unknown or missing instruction set, thread count out of range), out_of_memory.

@@ -11,12 +11,13 @@ namespace {
 constexpr uint64_t kStateAlignFloats = 16;
 }  // namespace
 
-Result<std::unique_ptr<CpuKv>> CpuKv::create(const KvConfig& config) {
+Result<std::unique_ptr<CpuKv>> CpuKv::create(const KvConfig& config, Backing backing) {
   auto kv = std::make_unique<CpuKv>();
+  kv->backing_ = backing;
   std::vector<KvLayerDims> layers;
   for (const KvLayerShape& layer : config.layers)
     layers.push_back({layer.n_head_kv, layer.head_dim_k, layer.head_dim_v});
-  kv->storage_ = TRY(KvStorage::create(layers, config.n_pages, config.page_size, config.type));
+  kv->storage_ = TRY(KvStorage::create(layers, config.n_pages, config.page_size, config.type, backing));
   kv->config_ = config;
   uint64_t n_floats = 0;
   for (const RecurrentLayerShape& layer : config.recurrent)
@@ -24,7 +25,7 @@ Result<std::unique_ptr<CpuKv>> CpuKv::create(const KvConfig& config) {
       kv->state_offsets_.push_back(n_floats);
       n_floats += round_up(static_cast<uint64_t>(elems * config.n_state_rows), kStateAlignFloats);
     }
-  kv->states_ = TRY(Buffer::allocate(n_floats * sizeof(float)));
+  kv->states_ = TRY(Buffer::allocate(n_floats * sizeof(float), backing));
   return kv;
 }
 
@@ -67,7 +68,7 @@ std::vector<MemoryUse> CpuKv::memory() const {
 }
 
 Result<void> CpuKv::reserve_arena(uint64_t n_bytes) {
-  if (n_bytes > arena_.size()) arena_ = TRY(Buffer::allocate(n_bytes));
+  if (n_bytes > arena_.size()) arena_ = TRY(Buffer::allocate(n_bytes, backing_));
   return {};
 }
 

@@ -16,7 +16,7 @@ namespace tokamak::cpu {
 class CpuKv : public KvCache {
  public:
   // Errors: those of KvStorage::create.
-  static Result<std::unique_ptr<CpuKv>> create(const KvConfig& config);
+  static Result<std::unique_ptr<CpuKv>> create(const KvConfig& config, Backing backing);
 
   const KvConfig& config() const override { return config_; }
   std::vector<MemoryUse> memory() const override;
@@ -49,6 +49,7 @@ class CpuKv : public KvCache {
   uint64_t state_offset(ir::StateRole role, int32_t layer_idx) const;  // floats
 
   KvConfig config_;
+  Backing backing_ = Backing::memory;
   KvStorage storage_;
   Buffer states_;                        // of all recurrent layers
   std::vector<uint64_t> state_offsets_;  // floats; conv and recurrent of layer 0, of layer 1, ...

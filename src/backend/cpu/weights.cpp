@@ -70,7 +70,7 @@ std::map<std::string, CpuWeights::Use, std::less<>> CpuWeights::uses_of(const ir
 }
 
 Result<std::unique_ptr<CpuWeights>> CpuWeights::load(const ir::Graph& graph, const WeightLookup& lookup,
-                                                     const Progress& progress, ThreadPool& pool) {
+                                                     const Progress& progress, ThreadPool& pool, Backing backing) {
   auto out = std::make_unique<CpuWeights>();
   const auto uses = uses_of(graph);
   std::map<std::string, WeightSource, std::less<>> sources;
@@ -79,7 +79,7 @@ Result<std::unique_ptr<CpuWeights>> CpuWeights::load(const ir::Graph& graph, con
     const WeightSource& source = sources[name] = TRY(lookup(name));
     if (use.matmul && !is_raw(source.dtype)) total += packed_size(source);
   }
-  out->packed_ = TRY(Buffer::allocate(total));
+  out->packed_ = TRY(Buffer::allocate(total, backing));
   uint64_t offset = 0;
   for (const auto& [name, use] : uses) {
     const WeightSource& source = sources[name];
@@ -88,7 +88,7 @@ Result<std::unique_ptr<CpuWeights>> CpuWeights::load(const ir::Graph& graph, con
     out->mapped_bytes_ += source.data.size();
     if (use.matmul && !is_raw(source.dtype)) {
       std::byte* packed = out->packed_.data() + offset;
-      pack_matrices(source, packed, pool);
+      if (backing == Backing::memory) pack_matrices(source, packed, pool);
       weight.packed = packed;
       offset += packed_size(source);
     }

@@ -23,9 +23,10 @@ struct CpuWeight {
 
 class CpuWeights : public Weights {
  public:
-  // Packs on all threads of `pool`. Errors: those of lookup, out_of_memory, cancelled.
+  // Packs on all threads of `pool`; with Backing::addresses matrices are neither read nor packed. Errors: those of
+  // lookup, out_of_memory, cancelled.
   static Result<std::unique_ptr<CpuWeights>> load(const ir::Graph& graph, const WeightLookup& lookup,
-                                                  const Progress& progress, ThreadPool& pool);
+                                                  const Progress& progress, ThreadPool& pool, Backing backing);
 
   const CpuWeight& at(std::string_view name) const { return weights_.find(name)->second; }
   std::vector<MemoryUse> memory() const override;

@@ -45,8 +45,8 @@ Result<KvLayout> make_kv_layout(KvRole role, DType type, int64_t n_head_kv, int6
   return l;
 }
 
-Result<KvStorage> KvStorage::create(std::span<const KvLayerDims> layers, int64_t n_pages, int64_t page_size,
-                                    DType type) {
+Result<KvStorage> KvStorage::create(std::span<const KvLayerDims> layers, int64_t n_pages, int64_t page_size, DType type,
+                                    Backing backing) {
   KvStorage storage;
   storage.n_pages_ = n_pages;
   if (n_pages < 0 || n_pages > INT32_MAX)
@@ -73,7 +73,7 @@ Result<KvStorage> KvStorage::create(std::span<const KvLayerDims> layers, int64_t
                    .where = "KV cache",
                    .hint = "use a smaller context"};
   }
-  storage.buffer_ = TRY(Buffer::allocate(n_bytes));
+  storage.buffer_ = TRY(Buffer::allocate(n_bytes, backing));
   std::byte* at = storage.buffer_.data();
   for (KvPlane& plane : storage.planes_) {
     plane.pages = at;

@@ -62,7 +62,8 @@ class KvStorage {
  public:
   KvStorage() = default;
   // Errors: those of make_kv_layout, bad_argument (sizes overflow), out_of_memory. All pages start as zeros.
-  static Result<KvStorage> create(std::span<const KvLayerDims> layers, int64_t n_pages, int64_t page_size, DType type);
+  static Result<KvStorage> create(std::span<const KvLayerDims> layers, int64_t n_pages, int64_t page_size, DType type,
+                                  Backing backing = Backing::memory);
 
   const KvPlane& keys(size_t layer) const { return planes_[2 * layer]; }
   const KvPlane& values(size_t layer) const { return planes_[2 * layer + 1]; }
