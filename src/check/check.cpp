@@ -5,20 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/nmse.h"
 #include "fuse/matcher.h"
 
 namespace tokamak::check {
-
-double nmse(std::span<const float> a, std::span<const float> b) {
-  double error = 0, total = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    if (a[i] == b[i] && std::isinf(b[i])) continue;
-    const double difference = double{a[i]} - double{b[i]};
-    error += difference * difference;
-    total += double{b[i]} * double{b[i]};
-  }
-  return error == 0 ? 0 : error / total;
-}
 
 namespace {
 

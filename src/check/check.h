@@ -30,7 +30,4 @@ struct CaseReport {
 CaseReport check_case(const Recipe& recipe, uint64_t seed, Backend& backend, Backend& reference,
                       const Arithmetic& arithmetic);
 
-// sum (a - b)^2 / sum b^2, in f64; of equal arrays 0, infinities that are equal left out.
-double nmse(std::span<const float> a, std::span<const float> b);
-
 }  // namespace tokamak::check

@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "base/check.h"
+#include "base/nmse.h"
 #include "cli/selftest.h"
 #include "engine/session.h"
 #include "gguf/writer.h"
@@ -89,15 +90,6 @@ Result<std::vector<float>> logits_of(const std::shared_ptr<const Model>& model, 
     begin += n;
   }
   return out;
-}
-
-double nmse(const std::vector<float>& got, const std::vector<float>& exact) {
-  double error = 0, total = 0;
-  for (size_t i = 0; i < exact.size(); ++i) {
-    error += (double{got[i]} - double{exact[i]}) * (double{got[i]} - double{exact[i]});
-    total += double{exact[i]} * double{exact[i]};
-  }
-  return error / total;
 }
 }  // namespace
 

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 
+#include "base/nmse.h"
 #include "base/random.h"
 #include "engine/session.h"
 
@@ -82,17 +82,6 @@ bool is_plain(const GgufFile& file) {
 }
 }  // namespace
 
-double normalised_error(std::span<const float> a, std::span<const float> b) {
-  if (a.size() != b.size()) return std::numeric_limits<double>::quiet_NaN();
-  double error = 0, total = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    const double difference = double{a[i]} - double{b[i]};
-    error += difference * difference;
-    total += double{b[i]} * double{b[i]};
-  }
-  return error == 0 ? 0 : total == 0 ? std::numeric_limits<double>::quiet_NaN() : error / total;
-}
-
 Result<FusionRun> run_fusion(const std::filesystem::path& path, const FusionOptions& options) {
   const std::shared_ptr<const Model> model = TRY(Model::open(path));
   FusionRun run{.model = path.stem().string(),
@@ -104,8 +93,8 @@ Result<FusionRun> run_fusion(const std::filesystem::path& path, const FusionOpti
   const Pass unfused = TRY(run_pass(model, options.device, false, options, tokens));
   const Pass reference = TRY(run_pass(model, "reference", false, options, tokens));
   for (size_t mode = 0; mode < kFusionModes.size(); ++mode)
-    run.errors[mode] = {.to_unfused = normalised_error(fused.logits[mode], unfused.logits[mode]),
-                        .to_reference = normalised_error(fused.logits[mode], reference.logits[mode])};
+    run.errors[mode] = {.to_unfused = nmse(fused.logits[mode], unfused.logits[mode]),
+                        .to_reference = nmse(fused.logits[mode], reference.logits[mode])};
   add_rows(run, fused.counts);
   return run;
 }

@@ -27,7 +27,7 @@ inline constexpr size_t kFusionPrefill = 32, kFusionDecode = 16;  // tokens
 inline constexpr double kFusionTolerance = 1e-4;                  // largest NMSE
 inline constexpr std::array<std::string_view, 2> kFusionModes = {"prefill", "decode"};
 
-// sum (a - b)^2 / sum b^2 over all logits, b being the unfused run or the reference.
+// NMSE over all logits.
 struct FusionErrors {
   double to_unfused = 0, to_reference = 0;
 };
@@ -53,8 +53,5 @@ Result<FusionRun> run_fusion(const std::filesystem::path& path, const FusionOpti
 
 // What is wrong with the errors of a run, one sentence per excess.
 std::vector<std::string> excesses(const FusionRun& run);
-
-// NaN when the sizes differ, or when b is 0 and a is not.
-double normalised_error(std::span<const float> a, std::span<const float> b);
 
 }  // namespace tokamak

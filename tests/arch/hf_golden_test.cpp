@@ -9,6 +9,7 @@
 
 #include "arch/architectures.h"
 #include "backend/cpu/isa.h"
+#include "base/nmse.h"
 #include "engine/session.h"
 
 namespace tokamak {
@@ -43,17 +44,6 @@ Golden read_golden(const std::filesystem::path& path) {
   std::memcpy(golden.ids.data(), bytes.data() + sizeof sizes, ids_bytes);
   std::memcpy(golden.logits.data(), bytes.data() + sizeof sizes + ids_bytes, logits_bytes);
   return golden;
-}
-
-// Sum of squared differences over sum of squares.
-double nmse(std::span<const float> expected, std::span<const float> actual) {
-  double error = 0, energy = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const double difference = double{actual[i]} - double{expected[i]};
-    error += difference * difference;
-    energy += double{expected[i]} * double{expected[i]};
-  }
-  return error / energy;
 }
 
 class HfGolden : public testing::TestWithParam<std::string> {
@@ -93,7 +83,7 @@ class HfGolden : public testing::TestWithParam<std::string> {
     for (const size_t prompt : {n, 2 * n / 3}) {
       const std::vector<float> logits = run(options, prompt);
       ASSERT_EQ(logits.size(), golden_.logits.size());
-      EXPECT_LE(nmse(golden_.logits, logits), largest_nmse)
+      EXPECT_LE(nmse(logits, golden_.logits), largest_nmse)
           << options.backend << " " << options.isa << ", cache " << dtype_name(options.kv_type) << ", fusion "
           << options.compile.fusion << ", prompt of " << prompt << " of " << n << " tokens";
     }

@@ -172,12 +172,6 @@ TEST(Bounds, MovesAreExactAndSumsAreNot) {
   EXPECT_LT(q8_0, 32 * 0.5 / 127 * 1.1);
 }
 
-TEST(Nmse, IsRelative) {
-  const std::vector<float> a = {1, 2, INFINITY}, b = {1, 1, INFINITY}, zeros = {0, 0};
-  EXPECT_EQ(nmse(a, b), 0.5);
-  EXPECT_EQ(nmse(zeros, zeros), 0);
-}
-
 // Ops of training only, which no backend but the reference runs.
 const std::set<std::string> kReferenceOnly = {"CROSS_ENTROPY_LOSS"};
 
@@ -208,7 +202,7 @@ TEST_P(CpuCheck, DISABLED_AllCases) { check_cpu(GetParam(), 1); }
 
 INSTANTIATE_TEST_SUITE_P(Isas, CpuCheck,
                          testing::Values(cpu::Isa::scalar, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::neon),
-                         [](const auto& info) { return std::string(cpu::isa_name(info.param)); });
+                         [](const auto& isa) { return std::string(cpu::isa_name(isa.param)); });
 
 }  // namespace
 }  // namespace tokamak::check

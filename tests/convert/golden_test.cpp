@@ -6,6 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/nmse.h"
 #include "convert/convert.h"
 #include "convert/folder_helpers.h"
 #include "engine/model.h"
@@ -39,16 +40,6 @@ GoldenLogits read_logits(const std::string& name) {
   return logits;
 }
 
-double nmse(std::span<const float> want, std::span<const float> got) {
-  double error = 0, energy = 0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    const double difference = double{got[i]} - double{want[i]};
-    error += difference * difference;
-    energy += double{want[i]} * double{want[i]};
-  }
-  return error / energy;
-}
-
 class Golden : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -73,7 +64,7 @@ TEST_P(Golden, LogitsAreThoseOfTransformers) {
   const SequenceTokens step{(*session)->add_sequence(), golden.ids, tokamak::Logits::all};
   const auto logits = (*session)->forward({&step, 1});
   ASSERT_TRUE(logits.has_value()) << logits.error().message();
-  EXPECT_LE(nmse(golden.values, *logits), 1e-9);
+  EXPECT_LE(nmse(*logits, golden.values), 1e-9);
 }
 
 TEST_P(Golden, TokenIdsAndKeysAreThoseOfTransformers) {

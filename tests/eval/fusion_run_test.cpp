@@ -59,13 +59,6 @@ TEST(FusionRun, ExcessesNameModelModeAndComparison) {
   EXPECT_EQ(excesses(run).size(), 1u);
 }
 
-TEST(FusionRun, NormalisedError) {
-  EXPECT_EQ(normalised_error(std::vector<float>{1, 2}, std::vector<float>{1, 2}), 0);
-  EXPECT_DOUBLE_EQ(normalised_error(std::vector<float>{1, 3}, std::vector<float>{1, 2}), 0.2);
-  EXPECT_TRUE(std::isnan(normalised_error(std::vector<float>{1}, std::vector<float>{0})));
-  EXPECT_TRUE(std::isnan(normalised_error(std::vector<float>{1}, std::vector<float>{1, 2})));
-}
-
 TEST(FusionStructure, NormsOfKnownFamilies) {
   const auto counts_of = [](const char* arch) {
     const auto model = Model::open(test::write_tiny_model({.arch = arch}));

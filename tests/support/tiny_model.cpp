@@ -124,13 +124,4 @@ std::vector<int32_t> random_tokens(size_t n, int64_t n_vocab, uint32_t seed) {
   return out;
 }
 
-double nmse(const std::vector<float>& a, const std::vector<float>& b) {
-  double error = 0, total = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    error += (double{a[i]} - double{b[i]}) * (double{a[i]} - double{b[i]});
-    total += double{b[i]} * double{b[i]};
-  }
-  return error / total;
-}
-
 }  // namespace tokamak::test

@@ -24,7 +24,4 @@ std::filesystem::path write_tiny_model(const TinyModel& model);
 // `n` token ids below n_vocab, the same for the same seed.
 std::vector<int32_t> random_tokens(size_t n, int64_t n_vocab, uint32_t seed);
 
-// sum (a - b)^2 / sum b^2.
-double nmse(const std::vector<float>& a, const std::vector<float>& b);
-
 }  // namespace tokamak::test

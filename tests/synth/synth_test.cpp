@@ -7,6 +7,7 @@
 
 #include "arch/architectures.h"
 #include "base/fnv1a.h"
+#include "base/nmse.h"
 #include "engine/session.h"
 #include "support/tiny_model.h"
 #include "synth/weights.h"
@@ -144,7 +145,7 @@ TEST_P(EveryDummy, PrefillsAndDecodesAlike) {
   std::filesystem::remove(path);
   ASSERT_EQ(reference.size(), tokens.size() * arch::kDummyVocab);
   ASSERT_EQ(cpu.size(), reference.size());
-  EXPECT_LT(test::nmse(cpu, reference), 1e-6);
+  EXPECT_LT(nmse(cpu, reference), 1e-6);
 }
 
 std::vector<const arch::DummyRow*> every_dummy() {
