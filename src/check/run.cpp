@@ -1,6 +1,7 @@
 #include "check/run.h"
 
 #include <algorithm>
+#include <set>
 
 namespace tokamak::check {
 
@@ -35,11 +36,12 @@ struct Compiled {
   }
 };
 
-void describe(const Program& program, RunOutcome& out) {
-  for (const ir::Group& group : program.graph().groups) {
-    out.labels.push_back(fuse::group_label(program.graph(), group));
-    out.rules.push_back(group.rule);
-  }
+// A rule has fired when a step runs its group. The reference matches rules too, for statistics, and runs their members.
+void find_rules(const Program& program, RunOutcome& out) {
+  std::set<std::string> kernels;
+  for (const StepReport& step : program.steps()) kernels.insert(step.label);
+  for (const ir::Group& group : program.graph().groups)
+    if (kernels.contains(fuse::group_label(program.graph(), group))) out.rules.push_back(group.rule);
 }
 
 // Reports hold means over all runs so far; the fastest single run of each step is what the others were delayed from.
@@ -75,7 +77,7 @@ Result<RunOutcome> run_case(const Case& c, Backend& backend, const RunOptions& o
     TRY(fill.run(c.all_slots));
   }
   Compiled main = TRY(Compiled::make(c, options.graph ? *options.graph : c.graph, backend, *kv, options.fusion));
-  describe(*main.program, out);
+  find_rules(*main.program, out);
   TRY(main.run(c.step));
   main.read(out.outputs, out.damage);
   out.states.resize(c.states.size());
@@ -95,7 +97,7 @@ Result<RunOutcome> compile_case(const Case& c, Backend& backend, const RunOption
   RunOutcome out;
   const std::unique_ptr<KvCache> kv = TRY(backend.make_kv(c.kv));
   const Compiled main = TRY(Compiled::make(c, options.graph ? *options.graph : c.graph, backend, *kv, options.fusion));
-  describe(*main.program, out);
+  find_rules(*main.program, out);
   out.steps = main.program->steps();
   return out;
 }
