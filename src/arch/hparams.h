@@ -82,7 +82,7 @@ struct Hparams {
 // Largest values accepted, so that no product of sizes can overflow and no file can ask for an endless graph.
 using ir::kMaxHeadDim;
 inline constexpr int64_t kMaxLayers = 512, kMaxHeads = 4096, kMaxWidth = int64_t{1} << 20;
-inline constexpr int64_t kMaxExperts = 16384, kMaxExpertsUsed = 256;
+inline constexpr int64_t kMaxExperts = 16384, kMaxExpertsUsed = 256, kMaxConvTaps = 64;
 inline constexpr int64_t kMaxVocab = int64_t{1} << 26, kMaxContext = int64_t{1} << 30;
 
 // Errors: unsupported (unknown architecture, naming the known ones; a feature not built yet), bad_metadata.

@@ -67,7 +67,7 @@ Result<void> read_mla(const Keys& keys, Hparams& hp) {
 Result<void> read_delta_net(const Keys& keys, Hparams& hp) {
   if (!hp.family->delta_net) return {};
   DeltaNetHparams& net = hp.delta_net;
-  net.n_conv = TRY(keys.size("ssm.conv_kernel", 64));
+  net.n_conv = TRY(keys.size("ssm.conv_kernel", kMaxConvTaps));
   net.n_head_k = TRY(keys.size("ssm.group_count", kMaxHeads));
   net.n_head_v = TRY(keys.size("ssm.time_step_rank", kMaxHeads));
   net.head_dim_k = TRY(keys.size("ssm.state_size", kMaxHeadDim));

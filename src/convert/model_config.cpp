@@ -57,8 +57,8 @@ constexpr auto kSizeFields = std::to_array<SizeField>({
     {"num_attention_heads", &ModelConfig::n_head, arch::kMaxHeads},
     {"num_key_value_heads", &ModelConfig::n_head_kv, arch::kMaxHeads, arch::kPlainAttention},
     {"head_dim", &ModelConfig::head_dim, arch::kMaxHeadDim, arch::kPlainAttention},
-    {"num_experts", &ModelConfig::n_expert, arch::kMaxWidth, arch::kExperts},
-    {"num_experts_per_tok", &ModelConfig::n_expert_used, arch::kMaxWidth, arch::kExperts},
+    {"num_experts", &ModelConfig::n_expert, arch::kMaxExperts, arch::kExperts},
+    {"num_experts_per_tok", &ModelConfig::n_expert_used, arch::kMaxExpertsUsed, arch::kExperts},
     {"moe_intermediate_size", &ModelConfig::expert_ff, arch::kMaxWidth, arch::kExperts},
     {"n_shared_experts", &ModelConfig::n_shared_expert, arch::kMaxWidth, arch::kExperts, true},
     {"shared_expert_intermediate_size", &ModelConfig::shared_ff, arch::kMaxWidth, arch::kExperts, true},
@@ -72,7 +72,7 @@ constexpr auto kSizeFields = std::to_array<SizeField>({
     {"linear_num_value_heads", &ModelConfig::n_value_head, arch::kMaxHeads, arch::kDeltaNet},
     {"linear_key_head_dim", &ModelConfig::key_head_dim, arch::kMaxHeadDim, arch::kDeltaNet},
     {"linear_value_head_dim", &ModelConfig::value_head_dim, arch::kMaxHeadDim, arch::kDeltaNet},
-    {"linear_conv_kernel_dim", &ModelConfig::conv_kernel, arch::kMaxWidth, arch::kDeltaNet},
+    {"linear_conv_kernel_dim", &ModelConfig::conv_kernel, arch::kMaxConvTaps, arch::kDeltaNet},
     {"num_nextn_predict_layers", &ModelConfig::n_extra_layers, arch::kMaxLayers, arch::kAnyParts, true},
 });
 
