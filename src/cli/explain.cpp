@@ -5,6 +5,7 @@
 #include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "backend/cpu/isa.h"
 #include "base/check.h"
@@ -35,14 +36,19 @@ struct Phase {
   std::map<std::string, int64_t> declined;  // groups that the fusion table knows and the backend has no kernel for
 };
 
-// Groups of the fusion table in a compiled graph that the backend did not take, by label.
-std::map<std::string, int64_t> declined_groups(const ir::Graph& compiled) {
-  ir::Graph matched = compiled;
+// Groups of the fusion table that no step of the program runs as one, by label.
+std::map<std::string, int64_t> declined_groups(const Program& program) {
+  std::set<std::string> kernels;
+  for (const StepReport& step : program.steps()) kernels.insert(step.label);
+  const std::vector<ir::Group>& taken = program.graph().groups;
+  ir::Graph matched = program.graph();
   fuse::fuse(matched, {}, true);
   std::map<std::string, int64_t> out;
-  for (const ir::Group& group : matched.groups)
-    if (group.rule != UINT16_MAX && std::ranges::find(compiled.groups, group) == compiled.groups.end())
-      ++out[fuse::group_label(matched, group)];
+  for (const ir::Group& group : matched.groups) {
+    if (group.rule == UINT16_MAX) continue;
+    const std::string label = fuse::group_label(matched, group);
+    if (std::ranges::find(taken, group) == taken.end() || !kernels.contains(label)) ++out[label];
+  }
   return out;
 }
 
@@ -168,7 +174,7 @@ Result<Phase> profile(const Arguments& arguments, const std::shared_ptr<const Mo
     TRY(session->forward({&step, 1}));
   }
   const Program& program = *TRY(session->program(n_tokens, 1));
-  Phase phase{name, n_tokens, depth, program.steps(), {}, declined_groups(program.graph())};
+  Phase phase{name, n_tokens, depth, program.steps(), {}, declined_groups(program)};
   for (fuse::StatsRow& row : session->backend().fusion_stats().rows())
     if (row.graph == program.graph().name) phase.fusion.push_back(std::move(row));
   return phase;

@@ -265,7 +265,6 @@ TEST(Commands, ExplainSaysWhichRulesHaveNoKernel) {
       run_tokamak({"explain", chat_model().string(), "-b", "8", "-r", "1", "--backend", "reference", "--json"});
   ASSERT_EQ(result.status, 0) << result.talk;
   const json phase = json::parse(result.output)["phases"][0];
-  EXPECT_TRUE(phase["fusion"].empty());
   EXPECT_GT(phase["not_fused"]["RMS_NORM+MUL"].get<int>(), 0) << "the reference runs every op by itself";
 }
 
