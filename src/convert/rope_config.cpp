@@ -191,7 +191,9 @@ Result<double> scaled_theta(const RopeSection& rope, const ModelConfig& model) {
                  .what = "rope scaling 'dynamic' is not supported without a fixed alpha",
                  .where = rope.reader.where("rope_type")};
   const auto n_rot = static_cast<double>(model.n_rot);
-  return rope.theta * std::pow(*alpha, n_rot / (n_rot - 2));
+  const double theta = rope.theta * std::pow(*alpha, n_rot / (n_rot - 2));
+  if (!(theta > 1 && theta <= kMaxTheta)) return rope.reader.error("alpha", fmt::format("makes {} the base", theta));
+  return theta;
 }
 
 // Queries grow with the position.

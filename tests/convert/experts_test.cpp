@@ -292,6 +292,8 @@ TEST(Layers, PatternsWithoutKeysAreRefused) {
   expect_refusal(with("phi3", "rope_parameters", rope), ErrorCode::bad_metadata, {"long_factor", "2 positive"});
   rope = {{"rope_type", "dynamic"}, {"factor", 2.0}, {"rope_theta", 1e4}};
   expect_refusal(with("hunyuan_dense", "rope_parameters", rope), ErrorCode::unsupported, {"alpha"});
+  rope["alpha"] = 1e-6;
+  expect_refusal(with("hunyuan_dense", "rope_parameters", rope), ErrorCode::bad_metadata, {"alpha", "the base"});
   rope = {{"rope_type", "yarn"}, {"factor", 2.0}, {"rope_theta", 1e4}, {"truncate", true}};
   expect_refusal(with("gpt_oss", "rope_parameters", rope), ErrorCode::unsupported, {"truncate"});
 }
