@@ -35,7 +35,8 @@ enum Scope : uint32_t {
   kScopeCheckOps = 16384,
   kScopeSynth = 32768,
   kScopeFusion = 65536,
-  kScopeAll = 131071,
+  kScopePlan = 131072,
+  kScopeAll = 262143,
 };
 struct ScopeRow {
   Scope scope;

@@ -14,18 +14,19 @@ constexpr double kMaxSeed = 9007199254740991;  // 2^53 - 1, the largest integer 
 
 constexpr uint32_t kGenerate = kScopeRun | kScopeServe;
 constexpr uint32_t kTexts = kScopeImatrix | kScopeEval;  // a text in chunks
-constexpr uint32_t kContext = kGenerate | kScopeBench | kScopeExplain;
+constexpr uint32_t kServing = kScopeServe | kScopePlan;
+constexpr uint32_t kContext = kGenerate | kScopeBench | kScopeExplain | kScopePlan;
 constexpr uint32_t kCompute = kContext | kTexts;
 constexpr uint32_t kKernels = kCompute | kScopeSelftest | kScopeCheckOps | kScopeFusion;
-constexpr uint32_t kReports = kScopeRun | kScopeBench | kScopeTokenize | kScopeInspect | kScopeExplain |
+constexpr uint32_t kReports = kScopeRun | kScopeBench | kScopeTokenize | kScopeInspect | kScopeExplain | kScopePlan |
                               kScopeSelftest | kScopeConvert | kScopeQuantize | kScopeSplit | kScopeMerge |
                               kScopeCheckOps | kScopeSynth | kScopeFusion | kTexts;
 
 constexpr std::string_view kPrompt = "Prompt", kLength = "Length and end", kSampling = "Sampling",
-                           kMachine = "Model and machine", kMeasure = "Measurement", kCases = "Cases",
-                           kConversion = "Conversion", kQuantization = "Quantization", kParts = "Parts",
-                           kText = "Text and chunks", kImportance = "Importance matrix", kQuality = "Quality",
-                           kDummy = "Dummy model", kFusion = "Fusion", kOutput = "Output";
+                           kMachine = "Model and machine", kCrowd = "Many requests", kMeasure = "Measurement",
+                           kCases = "Cases", kConversion = "Conversion", kQuantization = "Quantization",
+                           kParts = "Parts", kText = "Text and chunks", kImportance = "Importance matrix",
+                           kQuality = "Quality", kDummy = "Dummy model", kFusion = "Fusion", kOutput = "Output";
 
 constexpr auto kSettings = std::to_array<Setting>({
     // flag, short, alias, JSON field, type, min, max, choices, default, scopes, group, common, sentence
@@ -129,6 +130,21 @@ constexpr auto kSettings = std::to_array<Setting>({
      "Read every weight first and refuse infinities and NaN, naming tensor, row and block."},
     {"--dump-ir", "", "", "", text, 0, 0, "", "", kScopeRun | kScopeExplain, kMachine, false,
      "Print the graph after a pass (`after:fuse`) and leave."},
+
+    {"--parallel", "-np", "", "", integer, 1, 4096, "", "16", kServing, kCrowd, true,
+     "Requests that run at once; others wait."},
+    {"--queue-limit", "", "", "", integer, 0, 1000000, "", "256", kScopeServe, kCrowd, true,
+     "Requests that may wait; more are refused with status 429 and the time to come back."},
+    {"--max-token-gap", "", "", "", number, 1, 60000, "", "250", kScopeServe, kCrowd, true,
+     "Milliseconds between two tokens of a stream, at most, while prompts of others are processed."},
+    {"--stall-timeout", "", "", "", number, 0.1, 86400, "", "60", kScopeServe, kCrowd, false,
+     "Seconds without progress after which a request, or the step that hangs, fails."},
+    {"--kv-tokens", "", "", "", integer, 0, kMaxInt, "", "0", kServing, kCrowd, true,
+     "Tokens in the KV cache, over all requests and old prompts; 0 is four times --ctx-size."},
+    {"--cache-ram", "", "", "", integer, -1, kMaxInt, "", "-1", kServing, kCrowd, true,
+     "MiB that prompts and answers of the past may hold; 0 is none, -1 what is free in the KV cache."},
+    {"--cache-tokens", "", "", "", integer, 0, kMaxInt, "", "0", kServing, kCrowd, false,
+     "Tokens that prompts and answers of the past may hold, unless --cache-ram has room for more; 0 is no limit."},
 
     {"--n-prompt", "-p", "", "", integer, 0, kMaxInt, "", "512", kScopeBench, kMeasure, true,
      "Prompt tokens of the prefill test; 0 leaves it out."},
@@ -294,6 +310,7 @@ constexpr auto kScopes = std::to_array<ScopeRow>({
     {kScopeCheckOps, "check-ops"},
     {kScopeSynth, "synth"},
     {kScopeFusion, "fusion"},
+    {kScopePlan, "plan"},
 });
 }  // namespace
 

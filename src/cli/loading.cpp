@@ -107,6 +107,29 @@ Result<SessionOptions> session_options(const SettingValues& values, const Model&
   return options;
 }
 
+Result<SessionOptions> serving_session_options(const SettingValues& values, const Model& model) {
+  constexpr int64_t kContextsInKv = 4, kPrograms = 64;
+  SessionOptions options = TRY(session_options(values, model));
+  const int64_t n_parallel = values.integer("--parallel"), n_kv = values.integer("--kv-tokens");
+  options.n_kv = n_kv > 0 ? std::max(n_kv, options.n_ctx) : options.n_ctx * std::min(kContextsInKv, n_parallel);
+  options.n_batch = std::max(options.n_batch, n_parallel);
+  options.n_sequences = n_parallel;
+  options.n_checkpoints = 0;  // the prefix cache has them
+  options.n_programs = kPrograms;
+  return options;
+}
+
+ServiceOptions service_options(const SettingValues& values) {
+  constexpr int64_t kMebi = 1 << 20;
+  const int64_t cache_mib = values.integer("--cache-ram");
+  return {.n_parallel = values.integer("--parallel"),
+          .n_queue = values.integer("--queue-limit"),
+          .max_token_gap_ms = values.number("--max-token-gap"),
+          .stall_seconds = values.number("--stall-timeout"),
+          .cache_bytes = cache_mib < 0 ? -1 : cache_mib * kMebi,
+          .cache_tokens = values.integer("--cache-tokens")};
+}
+
 Result<void> check_tensors_if_asked(const GgufFile& file, const SettingValues& values) {
   if (!values.flag("--check-tensors")) return {};
   ProgressBar bar("checking tensors", !values.flag("--json"));

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "engine/model.h"
+#include "engine/service.h"
 #include "engine/session.h"
 
 namespace tokamak::cli {
@@ -19,6 +20,10 @@ Result<void> check_no_more_words(const Arguments& arguments, size_t n_known = 1)
 
 // The rows of the group "Model and machine".
 Result<SessionOptions> session_options(const SettingValues& values, const Model& model);
+
+// The same for a session that a service runs on, with the rows of the group "Many requests"; and the service's part.
+Result<SessionOptions> serving_session_options(const SettingValues& values, const Model& model);
+ServiceOptions service_options(const SettingValues& values);
 
 // --check-tensors. Errors: bad_tensor, cancelled.
 Result<void> check_tensors_if_asked(const GgufFile& file, const SettingValues& values);
