@@ -136,8 +136,9 @@ Result<std::vector<int32_t>> read_prompt(const Json& json, const Tokenizer& toke
       continue;
     }
     if (!json[i].is_number_integer()) return bad_field(where, "must be a token id or a text");
-    const bool fits =
-        json[i].is_number_unsigned() ? json[i].get<uint64_t>() < tokenizer.n_vocab() : json[i].get<int64_t>() >= 0;
+    const bool fits = json[i].is_number_unsigned()
+                          ? json[i].get<uint64_t>() < static_cast<uint64_t>(tokenizer.n_vocab())
+                          : json[i].get<int64_t>() >= 0;
     if (!fits)
       return bad_field(where, fmt::format("token id {} is outside 0..{}", json[i].dump(), tokenizer.n_vocab() - 1));
     out.push_back(static_cast<int32_t>(json[i].get<uint64_t>()));

@@ -42,7 +42,7 @@ Result<Json> detokenize_json(const Fields& fields, const Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   for (size_t i = 0; i < tokens->size(); ++i) {
     const Json& id = (*tokens)[i];
-    if (!id.is_number_unsigned() || id.get<uint64_t>() >= tokenizer.n_vocab())
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(tokenizer.n_vocab()))
       return bad_field(fmt::format("tokens[{}]", i),
                        fmt::format("must be a token id of 0..{}", tokenizer.n_vocab() - 1));
     ids.push_back(id.get<int32_t>());
