@@ -96,7 +96,6 @@ class SchemaCompiler {
   std::unordered_map<std::string, RuleId> merged_rules_;  // by text
   std::unordered_map<std::string, RuleId> named_rules_;   // strings and numbers
   std::optional<RuleId> any_value_, space_;
-  size_t n_merged_bytes_ = 0;
 };
 
 // Error of one place of a schema.

@@ -146,89 +146,131 @@ bool is_annotation(std::string_view name) {
   return keyword && keyword->rule == Treatment::annotation;
 }
 
+namespace {
+
+bool all_strings(const Json& list) {
+  return list.is_array() && std::all_of(list.begin(), list.end(), [](const Json& one) { return one.is_string(); });
+}
+
+// What a value of a keyword must be, or null if it is that.
+const char* misfit(const Keyword& keyword, const Json& value) {
+  const bool is_schema = value.is_object() || value.is_boolean();
+  // Draft 4: exclusive bounds were flags. Draft 3: so was required.
+  const bool is_flag = value.is_boolean() && (keyword.name.starts_with("exclusive") || keyword.name == "required");
+  switch (keyword.rule) {
+    case Treatment::types:
+      if (keyword.name == "nullable" || value.is_string() || (all_strings(value) && !value.empty())) return nullptr;
+      return "a type or an array of types";
+    case Treatment::values:
+      return keyword.name == "enum" && (!value.is_array() || value.empty()) ? "an array that is not empty" : nullptr;
+    case Treatment::larger:
+    case Treatment::smaller:
+      return value.is_number() || is_flag ? nullptr : "a number";
+    case Treatment::multiple:
+      return value.is_number() && value.get<double>() > 0 ? nullptr : "a number above 0";
+    case Treatment::list:
+      return value.is_string() ? nullptr : "a string";
+    case Treatment::names:
+      return all_strings(value) || is_flag ? nullptr : "an array of names";
+    case Treatment::schemas:
+      return value.is_object() ? nullptr : "an object of schemas";
+    case Treatment::schema:
+      return is_schema || (keyword.name == "items" && value.is_array()) ? nullptr : "a schema";
+    case Treatment::prefix:
+      return value.is_array() ? nullptr : "an array of schemas";
+    default:
+      return nullptr;
+  }
+}
+
+// Older spellings: flags of draft 4, tuples before draft 2020, OpenAPI's nullable.
+void modernise(Json& out, const Json& schema) {
+  for (const auto& [flag, bound] : {std::pair{"exclusiveMinimum", "minimum"}, {"exclusiveMaximum", "maximum"}}) {
+    const auto set = schema.find(flag);
+    if (set == schema.end() || !set->is_boolean()) continue;
+    out.erase(flag);
+    if (!set->get<bool>() || !out.contains(bound)) continue;
+    out[flag] = out[bound];
+    out.erase(bound);
+  }
+  if (const auto items = schema.find("items"); items != schema.end() && items->is_array()) {
+    out["prefixItems"] = *items;
+    out.erase("items");
+    if (const auto rest = schema.find("additionalItems"); rest != schema.end()) out["items"] = *rest;
+  }
+  out.erase("additionalItems");
+  if (const auto flag = out.find("required"); flag != out.end() && flag->is_boolean()) out.erase("required");
+  if (out.value("nullable", Json()) == true && out.contains("type")) out["type"].push_back("null");
+  out.erase("nullable");
+}
+
+}  // namespace
+
 // One level of a schema in the form that the compiler reads: only keywords that are enforced, checked, normalised.
 Result<Json> SchemaCompiler::plain_keywords(const Json& schema, const Path& path) {
   Json out = Json::object();
   for (const auto& [name, value] : schema.items()) {
-    const auto wrong = [&](const char* expected) { return schema_error(path, "'" + name + "' must be " + expected); };
     const Keyword* keyword = find_keyword(name);
     if (!keyword) {
       note(path, name, "unknown keyword");
       continue;
     }
+    if (const char* expected = misfit(*keyword, value)) return schema_error(path, "'" + name + "' must be " + expected);
     switch (keyword->rule) {
       case Treatment::handled:
       case Treatment::annotation:
-        continue;
-      case Treatment::not_enforced:
-        if (!(value.is_boolean() && !value.get<bool>() && name == "uniqueItems"))
-          note(path, name, std::string(keyword->reason));
-        continue;
-      case Treatment::types: {
-        if (name == "nullable") continue;
-        Json list = value.is_string() ? Json::array({value}) : value;
-        if (!list.is_array() || list.empty()) return wrong("a type or an array of types");
-        for (const Json& type : list)
-          if (!type.is_string()) return wrong("a type or an array of types");
-        out["type"] = std::move(list);
-        continue;
-      }
-      case Treatment::values:
-        if (name == "enum" && (!value.is_array() || value.empty())) return wrong("an array that is not empty");
-        if (name == "const" || !out.contains("enum")) out["enum"] = name == "enum" ? value : Json::array({value});
-        continue;
-      case Treatment::larger:
-      case Treatment::smaller:
-        // Draft 4: exclusive bounds were flags.
-        if (value.is_boolean() && name.starts_with("exclusive")) continue;
-        if (!value.is_number()) return wrong("a number");
         break;
-      case Treatment::multiple:
-        if (!value.is_number() || !(value.get<double>() > 0)) return wrong("a number above 0");
+      case Treatment::not_enforced:
+        if (value != false || name != "uniqueItems") note(path, name, std::string(keyword->reason));
+        break;
+      case Treatment::values:
+        if (name == "const" || !out.contains("enum")) out["enum"] = name == "enum" ? value : Json::array({value});
         break;
       case Treatment::list:
-        if (!value.is_string()) return wrong("a string");
         out[name] = Json::array({value});
-        continue;
-      case Treatment::names:
-        if (value.is_boolean()) continue;  // draft 3
-        if (!value.is_array()) return wrong("an array of names");
-        for (const Json& one : value)
-          if (!one.is_string()) return wrong("an array of names");
         break;
-      case Treatment::schemas:
-        if (!value.is_object()) return wrong("an object of schemas");
+      case Treatment::types:
+        out[name] = value.is_string() ? Json::array({value}) : value;
         break;
-      case Treatment::schema:
-        if (name == "items" && value.is_array()) {  // before draft 2020
-          out["prefixItems"] = value;
-          if (const auto rest = schema.find("additionalItems"); rest != schema.end()) out["items"] = *rest;
-          continue;
-        }
-        if (name == "additionalItems") continue;
-        if (!value.is_object() && !value.is_boolean()) return wrong("a schema");
-        break;
-      case Treatment::prefix:
-        if (!value.is_array()) return wrong("an array of schemas");
-        break;
+      default:
+        out[name] = value;
     }
-    out[name] = value;
   }
-  for (const auto& [flag, bound] : {std::pair{"exclusiveMinimum", "minimum"}, {"exclusiveMaximum", "maximum"}}) {
-    const auto set = schema.find(flag);
-    if (set == schema.end() || !set->is_boolean() || !set->get<bool>() || !out.contains(bound)) continue;
-    out[flag] = out[bound];
-    out.erase(bound);
-  }
-  if (const auto nullable = schema.find("nullable");
-      nullable != schema.end() && *nullable == true && out.contains("type"))
-    out["type"].push_back("null");
+  modernise(out, schema);
   return out;
 }
 
+namespace {
+
+Json common_values(const Json& x, const Json& y) {
+  Json both = Json::array();
+  for (const Json& one : x)
+    if (std::find(y.begin(), y.end(), one) != y.end()) both.push_back(one);
+  return both;
+}
+
+void add_missing(Json& list, const Json& more) {
+  for (const Json& one : more)
+    if (std::find(list.begin(), list.end(), one) == list.end()) list.push_back(one);
+}
+
+// Each place of a tuple: what both say about it, by its own schema or by that of the rest.
+void merge_prefix(Json& merged, const Json& x, const Json& y) {
+  const Json none = Json::array(), any = true;
+  const Json prefix_x = x.value("prefixItems", none), prefix_y = y.value("prefixItems", none);
+  if (prefix_x.empty() && prefix_y.empty()) return;
+  const Json rest_x = x.value("items", any), rest_y = y.value("items", any);
+  Json list = Json::array();
+  for (size_t i = 0; i < std::max(prefix_x.size(), prefix_y.size()); ++i)
+    list.push_back(all_of(i < prefix_x.size() ? prefix_x[i] : rest_x, i < prefix_y.size() ? prefix_y[i] : rest_y));
+  merged["prefixItems"] = std::move(list);
+}
+
+}  // namespace
+
 // Both at once; none if they contradict each other.
 Result<std::optional<Json>> SchemaCompiler::merge(const Json& x, const Json& y, const Path& path) {
-  if (!rules_.budget().spend((n_merged_bytes_ += 1024) / 16)) return rules_.budget().error();
+  if (!rules_.budget().spend(256 + 64 * (x.size() + y.size()))) return rules_.budget().error();
   Json out = x;
   for (const auto& [name, value] : y.items()) {
     const auto mine = out.find(name);
@@ -239,17 +281,10 @@ Result<std::optional<Json>> SchemaCompiler::merge(const Json& x, const Json& y, 
     if (*mine == value) continue;
     switch (find_keyword(name)->rule) {
       case Treatment::types:
-        *mine = common_types(*mine, value);
+      case Treatment::values:
+        *mine = name == "type" ? common_types(*mine, value) : common_values(*mine, value);
         if (mine->empty()) return std::optional<Json>();
         break;
-      case Treatment::values: {
-        Json both = Json::array();
-        for (const Json& one : *mine)
-          if (std::find(value.begin(), value.end(), one) != value.end()) both.push_back(one);
-        if (both.empty()) return std::optional<Json>();
-        *mine = std::move(both);
-        break;
-      }
       case Treatment::larger:
         if (value.get<double>() > mine->get<double>()) *mine = value;
         break;
@@ -264,12 +299,8 @@ Result<std::optional<Json>> SchemaCompiler::merge(const Json& x, const Json& y, 
           note(path, name, "of several divisors only one is enforced");
         break;
       case Treatment::list:
-        for (const Json& one : value)
-          if (std::find(mine->begin(), mine->end(), one) == mine->end()) mine->push_back(one);
-        break;
       case Treatment::names:
-        for (const Json& one : value)
-          if (std::find(mine->begin(), mine->end(), one) == mine->end()) mine->push_back(one);
+        add_missing(*mine, value);
         break;
       case Treatment::schemas:
         for (const auto& [key, schema] : value.items())
@@ -278,18 +309,11 @@ Result<std::optional<Json>> SchemaCompiler::merge(const Json& x, const Json& y, 
       case Treatment::schema:
         *mine = all_of(*mine, value);
         break;
-      case Treatment::prefix: {
-        const Json rest_x = x.value("items", Json(true)), rest_y = y.value("items", Json(true));
-        Json list = Json::array();
-        for (size_t i = 0; i < std::max(mine->size(), value.size()); ++i)
-          list.push_back(all_of(i < mine->size() ? (*mine)[i] : rest_x, i < value.size() ? value[i] : rest_y));
-        *mine = std::move(list);
-        break;
-      }
       default:
         break;
     }
   }
+  merge_prefix(out, x, y);
   close_properties(out, x, y);
   close_properties(out, y, x);
   return std::optional<Json>(std::move(out));
