@@ -425,5 +425,30 @@ TEST(ServiceConstraintTest, OnlyWhatTheConstraintAllowsIsChosen) {
   }
 }
 
+TEST(ServiceThoughtTest, ABudgetIsExactInTokensAndClosesOnce) {
+  const auto service = open_service({.path = test::write_tiny_model({})});
+  const std::vector<int32_t> prompt = random_tokens(20, 96, 1), close = {7, 8, 9};
+  Client free;
+  submit(*service, free, greedy(prompt, 20));
+  free.wait();
+  for (const int64_t budget : {0, 1, 7, -1}) {
+    Client client;
+    GenerationRequest request = greedy(prompt, 20);
+    request.output.reasoning_start = "<think>";
+    request.output.reasoning_end = "</think>";
+    request.output.starts_in_reasoning = true;
+    request.reasoning_budget = budget;
+    request.reasoning_close = close;
+    submit(*service, client, std::move(request));
+    client.wait();
+    ASSERT_EQ(client.tokens.size(), 20u);
+    const auto n = static_cast<std::ptrdiff_t>(budget < 0 ? 20 : budget);
+    EXPECT_TRUE(std::equal(client.tokens.begin(), client.tokens.begin() + n, free.tokens.begin())) << budget;
+    if (budget < 0) continue;
+    // The tokens of a model without a vocabulary have no text, so the thought goes on; it is not closed again.
+    EXPECT_TRUE(std::equal(close.begin(), close.end(), client.tokens.begin() + n)) << budget;
+  }
+}
+
 }  // namespace
 }  // namespace tokamak
