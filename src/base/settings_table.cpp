@@ -23,10 +23,11 @@ constexpr uint32_t kReports = kScopeRun | kScopeBench | kScopeTokenize | kScopeI
                               kScopeCheckOps | kScopeSynth | kScopeFusion | kTexts;
 
 constexpr std::string_view kPrompt = "Prompt", kLength = "Length and end", kSampling = "Sampling",
-                           kMachine = "Model and machine", kCrowd = "Many requests", kMeasure = "Measurement",
-                           kCases = "Cases", kConversion = "Conversion", kQuantization = "Quantization",
-                           kParts = "Parts", kText = "Text and chunks", kImportance = "Importance matrix",
-                           kQuality = "Quality", kDummy = "Dummy model", kFusion = "Fusion", kOutput = "Output";
+                           kMachine = "Model and machine", kCrowd = "Many requests", kNetwork = "Network",
+                           kMeasure = "Measurement", kCases = "Cases", kConversion = "Conversion",
+                           kQuantization = "Quantization", kParts = "Parts", kText = "Text and chunks",
+                           kImportance = "Importance matrix", kQuality = "Quality", kDummy = "Dummy model",
+                           kFusion = "Fusion", kOutput = "Output";
 
 constexpr auto kSettings = std::to_array<Setting>({
     // flag, short, alias, JSON field, type, min, max, choices, default, scopes, group, common, sentence
@@ -130,6 +131,20 @@ constexpr auto kSettings = std::to_array<Setting>({
      "Read every weight first and refuse infinities and NaN, naming tensor, row and block."},
     {"--dump-ir", "", "", "", text, 0, 0, "", "", kScopeRun | kScopeExplain, kMachine, false,
      "Print the graph after a pass (`after:fuse`) and leave."},
+
+    {"--host", "", "", "", text, 0, 0, "", "127.0.0.1", kScopeServe, kNetwork, true,
+     "Address to listen on; 0.0.0.0 is every network of this machine."},
+    {"--port", "", "", "", integer, 0, 65535, "", "8080", kScopeServe, kNetwork, true,
+     "Port to listen on; 0 takes a free one and prints it."},
+    {"--api-key", "", "", "", list, 0, 0, "", "", kScopeServe, kNetwork, true,
+     "Key that requests must bring as `Authorization: Bearer KEY` or `X-Api-Key`; repeatable."},
+    {"--api-key-file", "", "", "", text, 0, 0, "", "", kScopeServe, kNetwork, true, "File with a key on each line."},
+    {"--alias", "-a", "", "", text, 0, 0, "", "", kScopeServe, kNetwork, true, "Name of the model in answers."},
+    {"--ssl-cert-file", "", "", "", text, 0, 0, "", "", kScopeServe, kNetwork, false, "Certificate (PEM) for HTTPS."},
+    {"--ssl-key-file", "", "", "", text, 0, 0, "", "", kScopeServe, kNetwork, false,
+     "Private key (PEM) of the certificate."},
+    {"--cors-origin", "", "", "", text, 0, 0, "", "", kScopeServe, kNetwork, false,
+     "Web pages of this origin may call the server; `*` is all of them."},
 
     {"--parallel", "-np", "", "", integer, 1, 4096, "", "16", kServing, kCrowd, true,
      "Requests that run at once; others wait."},

@@ -57,6 +57,7 @@ Result<int> split_command(const Arguments& arguments);
 Result<int> merge_command(const Arguments& arguments);
 Result<int> imatrix_command(const Arguments& arguments);
 Result<int> eval_command(const Arguments& arguments);
+Result<int> serve_command(const Arguments& arguments);
 Result<int> plan_command(const Arguments& arguments);
 Result<int> check_ops_command(const Arguments& arguments);
 Result<int> synth_command(const Arguments& arguments);

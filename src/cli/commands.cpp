@@ -16,6 +16,8 @@ constexpr auto kCommands = std::to_array<Command>({
      "tokamak bench model.gguf -p 512 -n 128 -r 5"},
     {"explain", "[MODEL] [flags]", "Show each op of the compiled model: kernel, bytes, time, share of the limit.",
      kScopeExplain, explain_command, "tokamak explain model.gguf --depth 1024"},
+    {"serve", "[MODEL] [flags]", "Serve a model to many clients over HTTP.", kScopeServe, serve_command,
+     "tokamak serve model.gguf --port 8080"},
     {"plan", "[MODEL] [flags]", "Show the memory that serving a model will take, without loading it.", kScopePlan,
      plan_command, "tokamak plan model.gguf --ctx-size 8192 --parallel 32"},
     {"selftest", "[flags]", "Check every kernel against its definition on this machine.", kScopeSelftest,

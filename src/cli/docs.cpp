@@ -16,6 +16,8 @@
 #include "fuse/docs.h"
 #include "ir/docs.h"
 #include "quantize/file_types.h"
+#include "server/endpoints.h"
+#include "server/fields.h"
 #include "tensor/dtypes.h"
 
 namespace tokamak::cli {
@@ -102,6 +104,7 @@ constexpr auto kPages = std::to_array<Page>({
       {"tensor_types.md", types_markdown}, {"file_types.md", file_types_markdown},
       {"architectures.md", architectures_markdown}, {"ops.md", ir::ops_markdown},
       {"fusion_rules.md", fuse::rules_markdown}, {"support.md", support_page},
+      {"endpoints.md", server::endpoints_markdown}, {"request_fields.md", server::fields_markdown},
 #if defined(__x86_64__)
       {"kernels.md", kernels_markdown},
 #endif

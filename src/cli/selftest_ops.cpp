@@ -166,11 +166,16 @@ void check_scale(const OpSet& ops, ErrorMeter& meter, Out& out) {
 void check_softcap(const OpSet& ops, ErrorMeter& meter, Out& out) {
   const Out x = random_numbers(kTotal, 7);
   out.resize(kTotal);
-  ops.softcap(
-      {.row_elems = kElems, .x = x.data(), .x_stride = kElems, .y = out.data(), .y_stride = kElems, .cap = 0.5f}, 0,
-      kRows);
+  ops.softcap({.row_elems = kElems,
+               .x = x.data(),
+               .x_stride = kElems,
+               .y = out.data(),
+               .y_stride = kElems,
+               .scale = 1.5f,
+               .cap = 0.5f},
+              0, kRows);
   for (size_t i = 0; i < kTotal; ++i) {
-    const double exact = 0.5 * std::tanh(double{x[i]} / 0.5);
+    const double exact = 0.5 * std::tanh(1.5 * double{x[i]});
     meter.add(out[i], exact, 16 * kUnit * std::abs(exact));
   }
 }

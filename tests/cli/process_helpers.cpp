@@ -18,14 +18,14 @@
 
 namespace tokamak::test {
 
-namespace {
-constexpr int kTimeoutMs = 30000;
-
 // Built into the same folder as this test program.
 const std::string& program_path() {
   static const std::string path = (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "tokamak").string();
   return path;
 }
+
+namespace {
+constexpr int kTimeoutMs = 30000;
 
 std::vector<std::string> environment_of(const std::vector<std::pair<std::string, std::string>>& extra) {
   std::vector<std::string> out = {"PATH=/usr/bin:/bin", "TERM=xterm", "HOME=" + (scratch_folder() / "home").string()};

@@ -55,6 +55,9 @@ class Terminal {
   size_t seen_ = 0;
 };
 
+// The built program.
+const std::string& program_path();
+
 // A folder of this test program, removed at its end.
 const std::filesystem::path& scratch_folder();
 std::string read_whole_file(const std::filesystem::path& path);

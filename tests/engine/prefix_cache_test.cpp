@@ -214,8 +214,8 @@ TEST_F(PrefixCacheTest, LimitsHoldAtEveryInstantOfARandomLoad) {
       for (int i = 0; i < 200; ++i) {
         auto& talk = talks[static_cast<size_t>(uniform(seed, k++) * 4)];
         if (uniform(seed, k++) < 0.2) talk.resize(talk.size() / 2);
-        const auto more =
-            test::random_tokens(1 + static_cast<size_t>(uniform(seed, k++) * 40), 3, static_cast<uint32_t>(k));
+        const auto n_more = 1 + static_cast<size_t>(uniform(seed, k++) * 40);
+        const auto more = test::random_tokens(n_more, 3, static_cast<uint32_t>(k));
         talk = joined(talk, more);
         if (talk.size() > 250) talk.resize(9);
         const int32_t seq_id = pages_->add_sequence();

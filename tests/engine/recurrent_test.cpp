@@ -181,8 +181,8 @@ std::vector<Case> cases() {
   }
   return out;
 }
-INSTANTIATE_TEST_SUITE_P(Models, Recurrent, testing::ValuesIn(cases()), [](const auto& info) {
-  return std::string(info.param.arch) + "_" + info.param.backend + "_" + std::to_string(info.param.n_threads);
+INSTANTIATE_TEST_SUITE_P(Models, Recurrent, testing::ValuesIn(cases()), [](const auto& model) {
+  return std::string(model.param.arch) + "_" + model.param.backend + "_" + std::to_string(model.param.n_threads);
 });
 
 TEST(RecurrentThreads, OneAndTwoAgree) {

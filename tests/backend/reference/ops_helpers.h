@@ -103,7 +103,9 @@ class Fixture {
 inline void expect_near(const std::vector<float>& got, const std::vector<double>& wanted, double bound = 1e-6) {
   ASSERT_EQ(got.size(), wanted.size());
   for (size_t i = 0; i < got.size(); ++i)
-    if (double{got[i]} != wanted[i]) EXPECT_NEAR(got[i], wanted[i], bound) << i;  // infinities are equal or wrong
+    if (double{got[i]} != wanted[i]) {  // infinities are equal or wrong
+      EXPECT_NEAR(got[i], wanted[i], bound) << i;
+    }
 }
 
 }  // namespace tokamak::reference
