@@ -237,6 +237,8 @@ MOE = {
     "olmoe": Case("olmoe", "OlmoeForCausalLM", sizes(48, 6, 6, None, 20, 2, False, num_experts=8, num_experts_per_tok=3,
                   norm_topk_prob=False, **rope(10000.0)), "3 of 8 experts, not renormalised, norms over the projection",
                   WIDE_BY_HEADS | dict(intermediate_size=32)),
+    "olmoe_clip": Case("olmoe", "OlmoeForCausalLM", sizes(48, 4, 4, None, 16, 2, False, num_experts=4, num_experts_per_tok=2,
+                       norm_topk_prob=False, clip_qkv=0.75, **rope(10000.0)), "projections cut to +-0.75"),
     "qwen2moe": Case("qwen2moe", "Qwen2MoeForCausalLM", sizes(48, 6, 2, None, 60, 2, False, num_experts=8,
                      num_experts_per_tok=3, moe_intermediate_size=20, shared_expert_intermediate_size=28,
                      norm_topk_prob=False, **rope(1e6)), "3 of 8 experts, not renormalised, gated shared expert",

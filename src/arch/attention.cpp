@@ -15,33 +15,35 @@ struct Projection {
   int64_t fused_begin, fused_total;  // rows inside attn_qkv, where the file has that
 };
 
-ValueId project(Recipe& r, int64_t layer_idx, ValueId x, const Projection& p) {
-  const int64_t n_out = p.n_head * p.head_dim;
-  const std::string name = block_name(layer_idx, "attn_" + std::string(p.which));
-  const std::string fused = block_name(layer_idx, "attn_qkv");
-  const bool is_fused = r.has(fused + ".weight");
-  const LinearRows rows{.n_out = p.fused_total, .begin = p.fused_begin, .end = p.fused_begin + n_out};
-  const ValueId y = is_fused ? linear(r, x, fused, rows, name) : linear(r, x, name, n_out);
-  const double limit = r.hp.qkv_clamp;
-  return limit == 0 ? y : r.b.clamp(y, -limit, limit, name + "_clamped");
-}
-
 // Weights of the norm cover the whole projection, not one head after the other.
 bool norms_whole(const Recipe& r, const std::string& name, int64_t n_head, int64_t head_dim) {
   const auto shape = r.shape_of(name + "_norm.weight");
   return shape && n_head > 1 && shape->rank() == 1 && (*shape)[0] == n_head * head_dim;
 }
 
+ValueId cut(Recipe& r, ValueId x, const std::string& name) {
+  const double limit = r.hp.qkv_clamp;
+  return limit == 0 ? x : r.b.clamp(x, -limit, limit, name + "_clamped");
+}
+
+// The projection, normed where the norm covers it whole, then cut to the family's range.
+ValueId project(Recipe& r, int64_t layer_idx, ValueId x, const Projection& p) {
+  const int64_t n_out = p.n_head * p.head_dim;
+  const std::string name = block_name(layer_idx, "attn_" + std::string(p.which));
+  const std::string fused = block_name(layer_idx, "attn_qkv");
+  const bool is_fused = r.has(fused + ".weight");
+  const LinearRows rows{.n_out = p.fused_total, .begin = p.fused_begin, .end = p.fused_begin + n_out};
+  ValueId y = is_fused ? linear(r, x, fused, rows, name) : linear(r, x, name, n_out);
+  if (norms_whole(r, name, p.n_head, p.head_dim)) y = norm(r, y, name + "_norm");
+  return cut(r, y, name);
+}
+
 // Normed, rotated heads [n_tokens, n_head, head_dim] of a projection that is in heads already or not yet.
 ValueId finish_heads(Recipe& r, int64_t layer_idx, ValueId projected, const Projection& p) {
   const std::string name = block_name(layer_idx, "attn_" + std::string(p.which));
-  const bool has_norm = r.has(name + "_norm.weight"), late = r.hp.family->qk_norm_after_rope;
+  const bool has_norm = r.has(name + "_norm.weight") && !norms_whole(r, name, p.n_head, p.head_dim);
+  const bool late = r.hp.family->qk_norm_after_rope;
   ValueId x = projected;
-  if (has_norm && norms_whole(r, name, p.n_head, p.head_dim)) {
-    x = norm(r, x, name + "_norm");
-    x = r.b.reshape(x, {r.shape.n_tokens, p.n_head, p.head_dim}, name + "_heads");
-    return rotate(r, layer_idx, x, name + "_rope");
-  }
   if (r.b.shape_of(x).rank() == 2) x = r.b.reshape(x, {r.shape.n_tokens, p.n_head, p.head_dim}, name + "_heads");
   if (has_norm && !late) x = norm(r, x, name + "_norm");
   x = rotate(r, layer_idx, x, name + "_rope");
