@@ -149,6 +149,8 @@ DENSE = {
                               original_max_position_embeddings=256)), "longrope before its border"),
     "gpt2": Case("gpt2", "GPT2LMHeadModel", dict(n_embd=40, n_head=5, n_layer=2, n_inner=68),
                  "learned positions, biases, tied", dict(n_embd=160, n_inner=96)),
+    "starcoder": Case("starcoder", "GPTBigCodeForCausalLM", dict(n_embd=40, n_head=5, n_layer=2, n_inner=68),
+                      "one key-value head, learned positions, biases, tied", dict(n_embd=160, n_inner=96)),
     "gptneox_parallel": Case("gptneox", "GPTNeoXForCausalLM", dict(hidden_size=48, num_attention_heads=4,
                              num_hidden_layers=2, intermediate_size=60, use_parallel_residual=True, **part(10000.0, 0.5)),
                              "parallel residual, half rotation, erf GELU", dict(hidden_size=128, intermediate_size=96)),

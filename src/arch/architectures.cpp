@@ -40,6 +40,7 @@ constexpr auto kArchitectures = std::to_array<ArchitectureRow>({
     {.name = "hunyuan-dense", .models = "Hunyuan dense", .qk_norm_after_rope = true},
     {.name = "phi3", .models = "Phi-3, Phi-4", .adjust = adjust_phi3},
     {.name = "gpt2", .models = "GPT-2", .rope = false, .norm = layer, .act = gelu},
+    {.name = "starcoder", .models = "StarCoder, SantaCoder", .rope = false, .norm = layer, .act = gelu},
     {.name = "gptneox", .models = "GPT-NeoX, Pythia", .norm = layer, .act = gelu_erf, .adjust = adjust_gptneox},
     {.name = "stablelm", .models = "StableLM", .norm = layer, .adjust = adjust_stablelm},
     {.name = "falcon", .models = "Falcon", .norm = layer, .act = gelu_erf, .adjust = adjust_parallel},

@@ -24,6 +24,20 @@ constexpr auto kGpt2Names = std::to_array<NameChange>({{"", "transformer."}});
 constexpr auto kGpt2Required = std::to_array<ConfigValue>(
     {{"scale_attn_by_inverse_layer_idx", 0}, {"scale_attn_weights", 1}, {"add_cross_attention", 0}});
 
+constexpr auto kStarcoder = std::to_array<CheckpointTensor>({
+    {"transformer.wte", "token_embd", vocab, embd},
+    {"transformer.wpe", "position_embd", ctx, embd},
+    {"transformer.h.{}.ln_1", "blk.{}.attn_norm", embd},
+    {"transformer.h.{}.attn.c_attn", "blk.{}.attn_qkv", qkv, embd},
+    {"transformer.h.{}.attn.c_proj", "blk.{}.attn_output", embd, q},
+    {"transformer.h.{}.ln_2", "blk.{}.ffn_norm", embd},
+    {"transformer.h.{}.mlp.c_fc", "blk.{}.ffn_up", ff, embd},
+    {"transformer.h.{}.mlp.c_proj", "blk.{}.ffn_down", embd, ff},
+    {"transformer.ln_f", "output_norm", embd},
+    kHead,
+});
+constexpr auto kStarcoderRequired = std::to_array<ConfigValue>({{"multi_query", 1}, {"scale_attn_weights", 1}});
+
 constexpr auto kGptNeox = std::to_array<CheckpointTensor>({
     {"gpt_neox.embed_in", "token_embd", vocab, embd},
     {"gpt_neox.layers.{}.input_layernorm", "blk.{}.attn_norm", embd},
@@ -111,6 +125,8 @@ constexpr auto kJais2 = join(rows(kEmbedding), kAttention, rows(kFfnNorm, kUp, k
 
 constexpr auto kGpt2Defaults =
     std::to_array<ConfigValue>({{"vocab_size", 50257}, {"max_position_embeddings", 1024}, {"norm_eps", 1e-5}});
+constexpr auto kStarcoderDefaults = std::to_array<ConfigValue>(
+    {{"vocab_size", 50257}, {"max_position_embeddings", 1024}, {"num_key_value_heads", 1}, {"norm_eps", 1e-5}});
 constexpr auto kGptNeoxDefaults = std::to_array<ConfigValue>(
     {{"vocab_size", 50432}, {"max_position_embeddings", 2048}, {"norm_eps", 1e-5}, {"use_parallel_residual", 1}});
 constexpr auto kStableLmDefaults =
@@ -142,6 +158,18 @@ constexpr auto kFamilies = std::to_array<CheckpointFamily>({
      .layer_norm = true,
      .ff_per_embd = 4,
      .pre_names = "gpt-2"},
+    {.hf_class = "GPTBigCodeForCausalLM",
+     .architecture = "starcoder",
+     .activation = "gelu_pytorch_tanh gelu_new",
+     .defaults = kStarcoderDefaults,
+     .tensors = kStarcoder,
+     .required = kStarcoderRequired,
+     .renames = kGpt2Names,
+     .tied = true,
+     .parts = kPlainAttention,
+     .layer_norm = true,
+     .ff_per_embd = 4,
+     .pre_names = "starcoder"},
     {.hf_class = "GPTNeoXForCausalLM",
      .architecture = "gptneox",
      .activation = "gelu",
