@@ -45,10 +45,12 @@ ValueId linear(Recipe& r, ValueId x, const std::string& name, const LinearRows& 
 ValueId rotate(Recipe& r, int64_t layer_idx, ValueId x, const std::string& name) {
   const LayerHparams& layer = r.hp.layers[static_cast<size_t>(layer_idx)];
   if (!layer.use_rope || layer.rope.n_rot == 0) return x;
-  const bool is_long = r.hp.n_ctx_long > 0 && r.shape.n_ctx > r.hp.n_ctx_long;
   std::optional<ValueId> factors;
-  for (const char* tensor : {"rope_freqs.weight", is_long ? "rope_factors_long.weight" : "rope_factors_short.weight"})
-    if (!factors && r.has(tensor)) factors = r.weight(tensor, {layer.rope.n_rot / 2});
+  if (r.hp.n_ctx_long > 0)
+    factors = r.weight(r.shape.n_ctx > r.hp.n_ctx_long ? "rope_factors_long.weight" : "rope_factors_short.weight",
+                       {layer.rope.n_rot / 2});
+  else if (r.has("rope_freqs.weight"))
+    factors = r.weight("rope_freqs.weight", {layer.rope.n_rot / 2});
   return r.b.rope(x, r.positions, layer.rope, factors, name);
 }
 
