@@ -65,6 +65,7 @@ CASES = {
     "phi3_partial": ("Phi3ForCausalLM", dict(hidden_size=48, sliding_window=16, rope_parameters=dict(
         rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5))),
     "gpt2": ("GPT2LMHeadModel", dict(TALL, n_inner=None)),
+    "starcoder": ("GPTBigCodeForCausalLM", dict(TALL, n_inner=None)),
     "gptneox": ("GPTNeoXForCausalLM", dict(TALL, intermediate_size=40, num_attention_heads=3)),
     "stablelm": ("StableLmForCausalLM", dict(hidden_size=48, qk_layernorm=True, use_qkv_bias=True)),
     "stablelm_parallel": ("StableLmForCausalLM", dict(hidden_size=48, use_parallel_residual=True)),
