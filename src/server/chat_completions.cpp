@@ -70,7 +70,7 @@ struct StreamOptions {
 class ChatStream : public AnswerWriter {
  public:
   ChatStream(std::shared_ptr<Exchange> exchange, const ServerContext& context, ChatHead head, StreamOptions options)
-      : exchange_(std::move(exchange)), context_(context), head_(std::move(head)), options_(options) {}
+      : stream_(std::move(exchange)), context_(context), head_(std::move(head)), options_(options) {}
 
   bool progress(const PromptProgress& progress) override {
     Json chunk = make_chunk(Json::object(), nullptr);
@@ -99,20 +99,10 @@ class ChatStream : public AnswerWriter {
       chunk["choices"][0]["logprobs"] = chat_logprobs(pending_, context_.tokenizer());
     chunk["timings"] = timings_json(finished.timings);
     send(chunk);
-    if (options_.usage) {
-      Json usage = make_chunk(Json::object(), nullptr);
-      usage["choices"] = Json::array();
-      usage["usage"] = usage_json(finished.timings);
-      send(usage);
-    }
-    exchange_->send_event("data: [DONE]\n\n");
-    exchange_->end_events();
+    if (options_.usage) send(usage_chunk(make_chunk(Json::object(), nullptr), finished.timings));
+    stream_.end(true);
   }
-  void failed(const Error& error) override {
-    if (!is_open_) return exchange_->respond(error_response(Dialect::openai, error));
-    exchange_->send_event("data: " + error_data(Dialect::openai, error) + "\n\n");
-    exchange_->end_events();
-  }
+  void failed(const Error& error) override { stream_.fail(error); }
 
  private:
   Json make_chunk(Json delta, Json finish_reason) const {
@@ -125,18 +115,14 @@ class ChatStream : public AnswerWriter {
   }
   // The first event names the role.
   bool open() {
-    if (is_open_) return true;
-    is_open_ = true;
-    exchange_->begin_events();
-    return exchange_->send_event(event(make_chunk({{"role", "assistant"}, {"content", ""}}, nullptr)));
+    return stream_.is_open() || stream_.send(make_chunk({{"role", "assistant"}, {"content", ""}}, nullptr));
   }
-  bool send(const Json& chunk) { return open() && exchange_->send_event(event(chunk)); }
+  bool send(const Json& chunk) { return open() && stream_.send(chunk); }
 
-  std::shared_ptr<Exchange> exchange_;
+  AnswerStream stream_;
   const ServerContext& context_;
   ChatHead head_;
   StreamOptions options_;
-  bool is_open_ = false;
   std::vector<GeneratedToken> pending_;  // not shown yet: their text is held back
 };
 
@@ -150,11 +136,10 @@ Result<void> run(const std::shared_ptr<Exchange>& exchange, ServerContext& conte
   const bool logprobs = request.logprobs;
   std::unique_ptr<AnswerWriter> writer;
   if (fields.flag("stream", false)) {
-    const Json* options = fields.find("stream_options");
-    const bool usage = options && options->contains("include_usage") && (*options)["include_usage"] == true;
     writer = std::make_unique<ChatStream>(
         exchange, context, std::move(head),
-        StreamOptions{.logprobs = logprobs, .usage = usage, .timings = fields.flag("timings_per_token", false)});
+        StreamOptions{
+            .logprobs = logprobs, .usage = wants_usage(fields), .timings = fields.flag("timings_per_token", false)});
   } else {
     request.return_progress = false;
     writer = std::make_unique<ChatAnswer>(exchange, context, std::move(head), logprobs);

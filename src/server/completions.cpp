@@ -22,7 +22,7 @@ class TextAnswer : public AnswerWriter {
  public:
   TextAnswer(std::shared_ptr<Exchange> exchange, const ServerContext& context, std::string model,
              std::vector<int32_t> prompt, TextOptions options)
-      : exchange_(std::move(exchange)),
+      : stream_(std::move(exchange)),
         context_(context),
         model_(std::move(model)),
         prompt_(std::move(prompt)),
@@ -36,7 +36,7 @@ class TextAnswer : public AnswerWriter {
     if (!options_.stream) return true;
     Json chunk = make_json("", nullptr);
     chunk["prompt_progress"] = progress_json(progress);
-    return send(chunk);
+    return stream_.send(chunk);
   }
   bool scores(const PromptScores& scores) override {
     for (const GeneratedToken& token : scores.tokens) add_scores(token, false);
@@ -48,7 +48,7 @@ class TextAnswer : public AnswerWriter {
     if (!options_.stream) return text_ += text, true;
     Json chunk = make_json(std::exchange(text_, {}) + text, nullptr);
     if (options_.timings) chunk["timings"] = timings_json(event.timings);
-    return send(chunk);
+    return stream_.send(chunk);
   }
   void finished(const Finished& finished) override {
     if (finished.reason == FinishReason::cancelled) return;
@@ -57,23 +57,13 @@ class TextAnswer : public AnswerWriter {
     json["timings"] = timings_json(finished.timings);
     if (!options_.stream) {
       json["usage"] = usage_json(finished.timings);
-      return exchange_->respond({.body = dump(json)});
+      return stream_.respond(json);
     }
-    send(json);
-    if (options_.usage) {
-      Json usage = make_json("", nullptr);
-      usage["choices"] = Json::array();
-      usage["usage"] = usage_json(finished.timings);
-      send(usage);
-    }
-    exchange_->send_event("data: [DONE]\n\n");
-    exchange_->end_events();
+    stream_.send(json);
+    if (options_.usage) stream_.send(usage_chunk(make_json("", nullptr), finished.timings));
+    stream_.end(true);
   }
-  void failed(const Error& error) override {
-    if (!is_open_) return exchange_->respond(error_response(Dialect::openai, error));
-    exchange_->send_event("data: " + error_data(Dialect::openai, error) + "\n\n");
-    exchange_->end_events();
-  }
+  void failed(const Error& error) override { stream_.fail(error); }
 
  private:
   void add_scores(const GeneratedToken& token, bool is_first_of_prompt) {
@@ -91,13 +81,8 @@ class TextAnswer : public AnswerWriter {
             {"model", model_},
             {"choices", Json::array({std::move(choice)})}};
   }
-  bool send(const Json& chunk) {
-    if (!is_open_) exchange_->begin_events();
-    is_open_ = true;
-    return exchange_->send_event(event(chunk));
-  }
 
-  std::shared_ptr<Exchange> exchange_;
+  AnswerStream stream_;
   const ServerContext& context_;
   std::string model_;
   std::vector<int32_t> prompt_;
@@ -107,7 +92,6 @@ class TextAnswer : public AnswerWriter {
   std::string text_;
   TextLogprobs scores_;
   size_t offset_ = 0;  // bytes of the text before the next token
-  bool is_open_ = false;
 };
 
 Result<void> run_completions(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
@@ -117,10 +101,8 @@ Result<void> run_completions(const std::shared_ptr<Exchange>& exchange, ServerCo
   GenerationRequest request = TRY(read_generation(fields, kCompletions, context));
   if (!fields.has("max_tokens")) request.n_predict = 16;  // the API's default
   request.prompt = TRY(read_prompt(*prompt, context.tokenizer()));
-  const Json* stream_options = fields.find("stream_options");
   const TextOptions options{.stream = fields.flag("stream", false),
-                            .usage = stream_options && stream_options->contains("include_usage") &&
-                                     (*stream_options)["include_usage"] == true,
+                            .usage = wants_usage(fields),
                             .timings = fields.flag("timings_per_token", false),
                             .logprobs = request.logprobs,
                             .echo = fields.flag("echo", false)};
@@ -146,11 +128,11 @@ std::string_view stop_type(FinishReason reason) {
 class NativeAnswer : public AnswerWriter {
  public:
   NativeAnswer(std::shared_ptr<Exchange> exchange, const ServerContext& context, TextOptions options)
-      : exchange_(std::move(exchange)), context_(context), options_(options) {}
+      : stream_(std::move(exchange)), context_(context), options_(options) {}
 
   bool progress(const PromptProgress& progress) override {
     if (!options_.stream) return true;
-    return send({{"content", ""}, {"stop", false}, {"prompt_progress", progress_json(progress)}});
+    return stream_.send({{"content", ""}, {"stop", false}, {"prompt_progress", progress_json(progress)}});
   }
   bool tokens(const TokensEvent& event) override {
     const std::string text = text_of(event.text);
@@ -162,7 +144,7 @@ class NativeAnswer : public AnswerWriter {
     Json chunk = {{"content", text}, {"tokens", ids(event.tokens)}, {"stop", false}};
     if (options_.logprobs) chunk["completion_probabilities"] = native_probabilities(event.tokens, context_.tokenizer());
     if (options_.timings) chunk["timings"] = timings_json(event.timings);
-    return send(chunk);
+    return stream_.send(chunk);
   }
   void finished(const Finished& finished) override {
     if (finished.reason == FinishReason::cancelled) return;
@@ -181,15 +163,11 @@ class NativeAnswer : public AnswerWriter {
                  {"timings", timings_json(t)}};
     if (options_.logprobs && !options_.stream)
       json["completion_probabilities"] = native_probabilities(tokens_, context_.tokenizer());
-    if (!options_.stream) return exchange_->respond({.body = dump(json)});
-    send(json);
-    exchange_->end_events();
+    if (!options_.stream) return stream_.respond(json);
+    stream_.send(json);
+    stream_.end(false);
   }
-  void failed(const Error& error) override {
-    if (!is_open_) return exchange_->respond(error_response(Dialect::openai, error));
-    exchange_->send_event("data: " + error_data(Dialect::openai, error) + "\n\n");
-    exchange_->end_events();
-  }
+  void failed(const Error& error) override { stream_.fail(error); }
 
  private:
   static Json ids(const std::vector<GeneratedToken>& tokens) {
@@ -197,18 +175,12 @@ class NativeAnswer : public AnswerWriter {
     for (const GeneratedToken& token : tokens) out.push_back(token.id);
     return out;
   }
-  bool send(const Json& chunk) {
-    if (!is_open_) exchange_->begin_events();
-    is_open_ = true;
-    return exchange_->send_event(event(chunk));
-  }
 
-  std::shared_ptr<Exchange> exchange_;
+  AnswerStream stream_;
   const ServerContext& context_;
   TextOptions options_;
   std::string text_;
   std::vector<GeneratedToken> tokens_;
-  bool is_open_ = false;
 };
 
 Result<void> run_native(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {

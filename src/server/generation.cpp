@@ -219,6 +219,32 @@ Json TextLogprobs::json() const {
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 std::string event(const Json& json) { return "data: " + dump(json) + "\n\n"; }
 
+bool AnswerStream::send(const Json& chunk) {
+  if (!is_open_) exchange_->begin_events();
+  is_open_ = true;
+  return exchange_->send_event(event(chunk));
+}
+void AnswerStream::fail(const Error& error) {
+  if (!is_open_) return exchange_->respond(error_response(Dialect::openai, error));
+  exchange_->send_event("data: " + error_data(Dialect::openai, error) + "\n\n");
+  exchange_->end_events();
+}
+void AnswerStream::end(bool with_done_event) {
+  if (with_done_event) exchange_->send_event("data: [DONE]\n\n");
+  exchange_->end_events();
+}
+
+Json usage_chunk(Json chunk, const RequestTimings& timings) {
+  chunk["choices"] = Json::array();
+  chunk["usage"] = usage_json(timings);
+  return chunk;
+}
+
+bool wants_usage(const Fields& fields) {
+  const Json* options = fields.find("stream_options");
+  return options && options->contains("include_usage") && (*options)["include_usage"] == true;
+}
+
 void submit(const std::shared_ptr<Exchange>& exchange, ServerContext& context, GenerationRequest request,
             std::unique_ptr<AnswerWriter> writer, Dialect dialect) {
   const std::shared_ptr<AnswerWriter> shared = std::move(writer);

@@ -46,6 +46,26 @@ class AnswerWriter {
   virtual void failed(const Error& error) = 0;
 };
 
+// The event stream of one answer: opened by the first event, closed once. Errors before that are a plain response.
+class AnswerStream {
+ public:
+  explicit AnswerStream(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
+  bool is_open() const { return is_open_; }
+  bool send(const Json& chunk);
+  // Instead of a stream.
+  void respond(const Json& whole) { exchange_->respond({.body = dump(whole)}); }
+  void fail(const Error& error);
+  void end(bool with_done_event);
+
+ private:
+  std::shared_ptr<Exchange> exchange_;
+  bool is_open_ = false;
+};
+// OpenAI's last chunk: no choices, the usage.
+Json usage_chunk(Json chunk, const RequestTimings& timings);
+// stream_options.include_usage.
+bool wants_usage(const Fields& fields);
+
 // Submits; the writer lives as long as the request. A client that leaves cancels it. Errors before the request is
 // accepted are answered here.
 void submit(const std::shared_ptr<Exchange>& exchange, ServerContext& context, GenerationRequest request,
