@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cmath>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 #include <thread>
 
@@ -64,7 +65,7 @@ class Service::Impl {
       : options_(options),
         engine_(std::move(session), options),
         scheduler_({.n_parallel = options.n_parallel,
-                    .n_queue = options.n_queue,
+                    .n_queue = std::numeric_limits<int32_t>::max(),  // check_open() keeps the limit
                     .n_batch = engine_.session().options().n_batch,
                     .max_gap_seconds = options.max_token_gap_ms / 1000,
                     .stall_seconds = options.stall_seconds,
@@ -105,7 +106,7 @@ class Service::Impl {
     bool empty() const { return arrived.empty() && cancelled.empty() && thought_enough.empty() && !cancel_all; }
   };
   void post(RequestHandle handle, std::vector<uint64_t> Inbox::*list);
-  Result<void> check_open();
+  Result<void> check_open(bool continues_work);
   void work();
   bool take_inbox(bool may_wait);
   void publish(bool with_requests);
@@ -129,14 +130,14 @@ class Service::Impl {
   std::thread thread_, watchdog_;
 };
 
-Result<void> Service::Impl::check_open() {
+Result<void> Service::Impl::check_open(bool continues_work) {
   if (draining_ || stopping_)
     return Error{.code = ErrorCode::shutting_down, .what = "the server is finishing its work", .hint = "try another"};
   if (stuck_)
     return Error{.code = ErrorCode::device_failed,
                  .what = "the device does not answer",
                  .hint = "come back later; see the log of the server"};
-  if (n_live_ >= options_.n_parallel + options_.n_queue)
+  if (!continues_work && n_live_ >= options_.n_parallel + options_.n_queue)
     return Error{.code = ErrorCode::queue_full,
                  .what = fmt::format("{} requests are waiting already", n_live_ - options_.n_parallel),
                  .hint = "come back later, or raise --queue-limit"};
@@ -148,16 +149,17 @@ Result<RequestHandle> Service::Impl::submit(GenerationRequest request, EventSink
     ++n_refused_;
     return error;
   };
+  const bool continues_work = request.continues_work;
   uint64_t id = 0;
   {
     const std::scoped_lock lock(mutex_);
-    if (auto open = check_open(); !open) return refuse(std::move(open.error()));
+    if (auto open = check_open(continues_work); !open) return refuse(std::move(open.error()));
     id = ++last_id_;
   }
   auto made = ServedRequest::create(id, model(), n_ctx(), std::move(request), std::move(sink));
   const std::scoped_lock lock(mutex_);
   if (!made) return refuse(std::move(made.error()));
-  if (auto open = check_open(); !open) return refuse(std::move(open.error()));
+  if (auto open = check_open(continues_work); !open) return refuse(std::move(open.error()));
   inbox_.arrived.push_back(*std::move(made));
   ++n_live_;
   changed_.notify_all();
@@ -183,7 +185,7 @@ bool Service::Impl::take_inbox(bool may_wait) {
   for (auto& request : inbox.arrived) {
     const uint64_t id = request->id();
     const auto accepted = scheduler_.submit(engine_.add(std::move(request)));
-    CHECK(accepted.has_value(), "submit() has counted the requests", id);
+    CHECK(accepted.has_value(), id);
   }
   for (const uint64_t id : inbox.cancelled) scheduler_.cancel(id);
   for (const uint64_t id : inbox.thought_enough) engine_.close_thought(id);

@@ -43,7 +43,7 @@ struct GenerationRequest {
   bool logprobs = false;         // of the chosen token; implied by n_probs > 0
   bool prompt_logprobs = false;  // PromptScores events: every prompt token but the first, with n_probs best each
   // Binds all that is generated, but for thoughts (OutputKind::reasoning) unless constrain_reasoning.
-  std::unique_ptr<TokenConstraint> constraint;
+  std::shared_ptr<TokenConstraint> constraint;  // of this answer alone
   bool constrain_reasoning = false;
 
   // A thought ends after this many tokens: these are put in then. -1: no limit.
@@ -57,6 +57,7 @@ struct GenerationRequest {
   double max_seconds = 0;        // from the first generated token; then FinishReason::time_limit. 0: no limit
   int priority = 0;              // higher goes first into the crowd
   std::string client;            // requests of one client share its turn
+  bool continues_work = false;   // a further part of work that was accepted: the queue limit does not refuse it
   bool return_progress = false;  // PromptProgress events
 
   // Prefix cache. Entries are found only by requests of the same tenant and adapter.

@@ -9,18 +9,22 @@ Workers::Workers(int n_threads) {
   for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { run(); });
 }
 
-Workers::~Workers() {
+Workers::~Workers() { stop(); }
+
+void Workers::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 void Workers::post(std::function<void()> work) {
   {
     const std::lock_guard lock(mutex_);
+    if (stopping_) return;
     queue_.push_back(std::move(work));
   }
   changed_.notify_one();

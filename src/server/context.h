@@ -15,6 +15,7 @@
 #include "engine/service.h"
 #include "server/fields.h"
 #include "server/http.h"
+#include "server/structured.h"
 
 namespace tokamak::server {
 
@@ -25,6 +26,7 @@ struct ServerOptions {
   std::string cors_origin;            // Access-Control-Allow-Origin; empty: none
   SamplerParams sampling;             // of requests that say nothing
   int64_t n_predict = -1;             // the same
+  bool web_page = true;               // served at /
   std::string reasoning_start,
       reasoning_end;  // tags of thoughts; empty: the common ones are looked for in the template
 };
@@ -33,8 +35,9 @@ struct ServerOptions {
 class Workers {
  public:
   explicit Workers(int n_threads);
-  ~Workers();  // finishes what is queued
-  void post(std::function<void()> work);
+  ~Workers();
+  void post(std::function<void()> work);  // ignored after stop()
+  void stop();                            // finishes what is queued
 
  private:
   void run();
@@ -48,10 +51,12 @@ class Workers {
 struct ServerContext {
   ServerOptions options;
   Service& service;
+  Workers& workers;
   const Model& model;
   Result<ChatTemplate> chat_template;  // an error is what chat requests get
   std::string model_name;
-  int64_t created = 0;  // seconds since 1970, of the start
+  int64_t created = 0;     // seconds since 1970, of the start
+  int64_t n_parallel = 0;  // requests that run at once
 
   const Tokenizer& tokenizer() const { return model.tokenizer(); }
 };

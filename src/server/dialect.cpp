@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "server/context.h"
 
 namespace tokamak::server {
 
@@ -64,6 +65,11 @@ HttpResponse error_response(Dialect dialect, const Error& error, int64_t retry_a
   HttpResponse response{.status = error_row(error.code).http_status, .body = dump(error_json(dialect, error))};
   if (retry_after_seconds > 0) response.headers = {{"Retry-After", std::to_string(retry_after_seconds)}};
   return response;
+}
+
+void respond_error(Exchange& exchange, const ServerContext& context, Dialect dialect, const Error& error) {
+  const bool busy = error.code == ErrorCode::queue_full;
+  exchange.respond(error_response(dialect, error, busy ? context.service.retry_after_seconds() : 0));
 }
 
 HttpResponse error_response(Dialect dialect, int status, std::string_view message) {

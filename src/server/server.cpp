@@ -7,6 +7,7 @@ namespace tokamak::server {
 
 namespace {
 constexpr int kWorkers = 2;
+constexpr std::chrono::milliseconds kMaskBudget{2000};
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<Session> session, Result<ChatTemplate> chat_template,
@@ -16,13 +17,15 @@ Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<Session> session, 
   const Model& model = server->service_->model();
   std::string name = options.alias.empty() ? model.name() : options.alias;
   const HttpOptions http = options.http;
+  server->workers_ = std::make_unique<Workers>(kWorkers);
   server->context_ = std::make_unique<ServerContext>(ServerContext{.options = std::move(options),
                                                                    .service = *server->service_,
+                                                                   .workers = *server->workers_,
                                                                    .model = model,
                                                                    .chat_template = std::move(chat_template),
                                                                    .model_name = std::move(name),
-                                                                   .created = unix_seconds()});
-  server->workers_ = std::make_unique<Workers>(kWorkers);
+                                                                   .created = unix_seconds(),
+                                                                   .n_parallel = service_options.n_parallel});
   server->http_ = TRY(HttpServer::start(
       http,
       [&context = *server->context_, &workers = *server->workers_](const std::shared_ptr<Exchange>& exchange) {
@@ -37,13 +40,14 @@ Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<Session> session, 
 bool Server::shut_down(double timeout_seconds) {
   http_->close_listener();
   const bool clean = service_->drain(timeout_seconds);
-  workers_.reset();
+  workers_->stop();
   http_->stop();
+  is_down_ = true;
   return clean;
 }
 
 Server::~Server() {
-  if (http_ && workers_) static_cast<void>(shut_down(0));
+  if (http_ && !is_down_) static_cast<void>(shut_down(0));
 }
 
 }  // namespace tokamak::server

@@ -23,11 +23,12 @@ class Server {
  private:
   Server() = default;
 
-  // Destroyed in the opposite order: the service's sinks hold exchanges, which wake the sockets' thread.
+  // Destroyed in the opposite order: the service's sinks hold exchanges, which wake the sockets' thread, and post work.
   std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<Workers> workers_;
   std::unique_ptr<ServerContext> context_;
   std::unique_ptr<Service> service_;
-  std::unique_ptr<Workers> workers_;
+  bool is_down_ = false;
 };
 
 }  // namespace tokamak::server
