@@ -6,6 +6,7 @@
 //   program.run(inputs)                  no allocation, no lookup by name
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -75,6 +76,10 @@ class KvCache {
   // Bytes of one page over all layers, and its keys and values to another page. Not while a program runs.
   virtual uint64_t page_bytes() const = 0;
   virtual void copy_page(int64_t from, int64_t to) = 0;
+  // A page as page_bytes() bytes in the backend's own layout: means the same in any page of a cache with the same
+  // config() of the same backend. Not while a program runs.
+  virtual void read_page(int64_t page, std::span<std::byte> out) const = 0;
+  virtual void write_page(int64_t page, std::span<const std::byte> in) = 0;
 };
 
 inline int64_t state_row_floats(const KvConfig& config) {

@@ -91,6 +91,11 @@ uint64_t PrefixCache::entry_bytes(const Path& path, int64_t n_tokens) const {
   return n;
 }
 
+uint64_t PrefixCache::entry_bytes(int64_t n_tokens, int64_t n_states) const {
+  return static_cast<uint64_t>(KvPages::n_pages(n_tokens, pages_.page_size())) * options_.page_bytes +
+         static_cast<uint64_t>(n_tokens) * sizeof(int32_t) + static_cast<uint64_t>(n_states) * state_bytes();
+}
+
 void PrefixCache::touch(Node* node) {
   // From the end to the root, so that the end of an entry leaves before its beginning.
   for (; node->parent != nullptr; node = node->parent) {
@@ -165,7 +170,6 @@ PrefixCache::Saved PrefixCache::insert(const PrefixKey& key, std::span<const int
                                        std::span<const int32_t> pages, const ReadState& read_state) {
   const int64_t page_size = pages_.page_size(), n_tokens = size_of(tokens);
   CHECK(n_tokens > 0 && size_of(pages) == KvPages::n_pages(n_tokens, page_size), n_tokens, pages.size());
-  CHECK(read_state || options_.state_floats == 0);
   std::erase_if(roots_, [&](const auto& root) { return root.second->children.empty(); });
   std::unique_ptr<Node>& root = roots_[key];
   if (!root) root = std::make_unique<Node>();
@@ -192,8 +196,43 @@ PrefixCache::Saved PrefixCache::insert(const PrefixKey& key, std::span<const int
   } else {
     make_room(state_bytes(), 0);
   }
-  if (options_.state_floats > 0) add_state(*end, (n_tokens - 1) % page_size + 1, read_state);
+  if (read_state && options_.state_floats > 0) add_state(*end, (n_tokens - 1) % page_size + 1, read_state);
   return Saved::saved;
+}
+
+PrefixCache::Stored PrefixCache::stored(const PrefixKey& key, std::span<const int32_t> tokens) {
+  const auto root = roots_.find(key);
+  if (root == roots_.end()) return {};
+  const Path path = walk(*root->second, tokens);
+  Stored out;
+  const auto add = [&](const Node& node, int64_t n_tokens) {
+    for (const auto& [n, state] : node.states)
+      if (n <= n_tokens) out.states.emplace(out.n_tokens + n, state);
+    out.pages.push_back(node.page);
+    out.n_tokens += n_tokens;
+  };
+  for (const Node* node : path.nodes) add(*node, pages_.page_size());
+  if (path.n_tail > 0) add(*path.tail, path.n_tail);
+  if (out.n_tokens > 0) touch(path.n_tail > 0 ? path.tail : path.nodes.back());
+  return out;
+}
+
+int64_t PrefixCache::erase(const PrefixKey& key, std::span<const int32_t> tokens) {
+  const auto root = roots_.find(key);
+  if (root == roots_.end()) return 0;
+  const Path path = walk(*root->second, tokens);
+  Node* node = path.nodes.empty() ? root->second.get() : path.nodes.back();
+  const int64_t n_rest = size_of(tokens) - static_cast<int64_t>(path.nodes.size()) * pages_.page_size();
+  // Not the end of an entry that only begins alike.
+  if (path.n_tail > 0 && (path.n_tail == n_rest || path.n_tail == size_of(path.tail->tokens))) node = path.tail;
+  int64_t n_erased = 0;
+  while (node->parent != nullptr && node->children.empty()) {
+    Node* parent = node->parent;
+    n_erased += size_of(node->tokens);
+    remove(node);
+    node = parent;
+  }
+  return n_erased;
 }
 
 bool PrefixCache::reclaim(int64_t n_pages) {

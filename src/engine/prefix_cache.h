@@ -59,10 +59,24 @@ class PrefixCache {
   Match find(const PrefixKey& key, std::span<const int32_t> tokens, int64_t max_tokens);
 
   enum class Saved : uint8_t { saved, contained, too_large };
-  // `pages` hold the keys and values of `tokens`. With recurrent layers read_state writes the state after the last one.
+  // `pages` hold the keys and values of `tokens`. With recurrent layers read_state writes the state after the last one;
+  // an entry without it is of use only once others add states to it.
   using ReadState = std::function<void(std::span<float> out)>;
   Saved insert(const PrefixKey& key, std::span<const int32_t> tokens, std::span<const int32_t> pages,
                const ReadState& read_state = {});
+
+  // The longest beginning of `tokens` that the cache holds, and all snapshots in it, by position; for saving it
+  // elsewhere. Valid until the next call. Marks it as used.
+  struct Stored {
+    int64_t n_tokens = 0;
+    std::vector<int32_t> pages;  // of n_tokens
+    std::map<int64_t, std::span<const float>> states;
+  };
+  Stored stored(const PrefixKey& key, std::span<const int32_t> tokens);
+  // Most bytes that an entry of so many tokens and snapshots takes, were it alone.
+  uint64_t entry_bytes(int64_t n_tokens, int64_t n_states) const;
+  // Removes `tokens` from the end, back to where another entry branches off. Returns how many tokens are gone.
+  int64_t erase(const PrefixKey& key, std::span<const int32_t> tokens);
 
   // Lets least recently used pages go until `n_pages` are free in KvPages; false when that cannot be reached.
   bool reclaim(int64_t n_pages);

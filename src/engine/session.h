@@ -75,6 +75,9 @@ class Session {
   KvPages& pages() { return pages_; }
   const KvPages& pages() const { return pages_; }
   uint64_t page_bytes() const { return kv_->page_bytes(); }
+  // Keys and values of a page: see KvCache.
+  void read_page(int32_t page, std::span<std::byte> out) const { kv_->read_page(page, out); }
+  void write_page(int32_t page, std::span<const std::byte> in) { kv_->write_page(page, in); }
   // Floats of the recurrent state of one sequence; 0 for models without. read_state: after all its tokens.
   int64_t state_floats() const { return states_ ? state_row_floats(kv_->config()) : 0; }
   void read_state(int32_t seq_id, std::span<float> out) const;

@@ -240,5 +240,64 @@ TEST_F(PrefixCacheTest, LimitsHoldAtEveryInstantOfARandomLoad) {
     }
 }
 
+TEST_F(PrefixCacheTest, WhatIsStoredCanBeReadWhateverCanBeTakenOver) {
+  open(20, 20, 0, 8);
+  const auto talk = test::random_tokens(40, 96, 1);
+  serve(talk);
+  const std::vector<int32_t> prefix(talk.begin(), talk.begin() + 20);
+  serve(prefix);  // adds a state inside
+  auto stored = cache_->stored({}, talk);
+  EXPECT_EQ(stored.n_tokens, 40);
+  EXPECT_EQ(stored.pages.size(), 3u);
+  ASSERT_EQ(stored.states.size(), 2u);
+  EXPECT_EQ(stored.states.begin()->first, 20);
+  EXPECT_EQ(stored.states.rbegin()->first, 40);
+  std::vector<float> expected(8);
+  state_of(prefix)(expected);
+  EXPECT_EQ(std::vector<float>(stored.states[20].begin(), stored.states[20].end()), expected);
+  std::vector<int32_t> other = talk;
+  other[18] += 1;
+  stored = cache_->stored({}, other);
+  EXPECT_EQ(stored.n_tokens, 18);
+  EXPECT_TRUE(stored.states.empty());
+  EXPECT_EQ(cache_->stored({.tenant = "x"}, talk).n_tokens, 0);
+}
+
+TEST_F(PrefixCacheTest, ErasingLeavesWhatOthersNeed) {
+  open(20, 20);
+  const auto common = test::random_tokens(32, 96, 1);
+  auto a = common, b = common;
+  for (const int32_t t : test::random_tokens(10, 96, 2)) a.push_back(t);
+  for (const int32_t t : test::random_tokens(12, 96, 3)) b.push_back(t);
+  b[32] = a[32];
+  b[33] = a[33] + 1;
+  serve(a);
+  serve(b);
+  EXPECT_EQ(cache_->erase({.tenant = "x"}, a), 0);
+  EXPECT_EQ(cache_->erase({}, a), 10);
+  EXPECT_EQ(cache_->erase({}, a), 0) << "what is left of it belongs to the other";
+  EXPECT_EQ(cache_->find({}, b, 100).n_tokens, 44);
+  EXPECT_EQ(cache_->erase({}, b), 44);
+  EXPECT_EQ(cache_->n_bytes(), 0u);
+  EXPECT_EQ(pages_->n_free_pages(), 20);
+}
+
+TEST_F(PrefixCacheTest, EntriesCanGrowBeforeTheirStatesAreKnown) {
+  open(20, 20, 0, 8);
+  const auto talk = test::random_tokens(40, 96, 1);
+  const int32_t seq_id = pages_->add_sequence();
+  ASSERT_TRUE(pages_->extend(seq_id, 40));
+  const auto pages = pages_->pages(seq_id);
+  const std::span<const int32_t> tokens(talk);
+  EXPECT_EQ(cache_->insert({}, tokens.first(16), pages.first(1)), PrefixCache::Saved::saved);
+  EXPECT_EQ(cache_->insert({}, tokens, pages), PrefixCache::Saved::saved);
+  EXPECT_EQ(cache_->find({}, talk, 100).n_tokens, 0);
+  EXPECT_EQ(cache_->stored({}, talk).n_tokens, 40);
+  EXPECT_EQ(cache_->insert({}, tokens, pages, state_of(talk)), PrefixCache::Saved::saved);
+  EXPECT_EQ(cache_->find({}, talk, 100).n_tokens, 40);
+  EXPECT_LE(cache_->n_bytes(), cache_->entry_bytes(40, 1));
+  pages_->free_sequence(seq_id);
+}
+
 }  // namespace
 }  // namespace tokamak

@@ -25,6 +25,8 @@ class CpuKv : public KvCache {
   void write_states(int64_t row, std::span<const float> in) override;
   uint64_t page_bytes() const override { return static_cast<uint64_t>(storage_.bytes_per_page()); }
   void copy_page(int64_t from, int64_t to) override { storage_.copy_page(from, to); }
+  void read_page(int64_t page, std::span<std::byte> out) const override { storage_.read_page(page, out); }
+  void write_page(int64_t page, std::span<const std::byte> in) override { storage_.write_page(page, in); }
   // f32 [n_state_rows, elems of the layer's state of this role].
   float* states(ir::StateRole role, int32_t layer_idx) { return states_.as<float>() + state_offset(role, layer_idx); }
 

@@ -81,6 +81,20 @@ class ReferenceKv : public KvCache {
       std::copy_n(begin, n, state.data.begin() + to * static_cast<int64_t>(n));
     });
   }
+  void read_page(int64_t page, std::span<std::byte> out) const override {
+    for_each_page([&](const StateTensor& state, size_t n) {
+      const auto bytes = std::as_bytes(std::span(state.data).subspan(static_cast<size_t>(page) * n, n));
+      std::ranges::copy(bytes, out.begin());
+      out = out.subspan(bytes.size());
+    });
+  }
+  void write_page(int64_t page, std::span<const std::byte> in) override {
+    for_each_page([&](StateTensor& state, size_t n) {
+      const auto bytes = std::as_writable_bytes(std::span(state.data).subspan(static_cast<size_t>(page) * n, n));
+      std::ranges::copy(in.first(bytes.size()), bytes.begin());
+      in = in.subspan(bytes.size());
+    });
+  }
   StateTensor& state(ir::StateRole role, int32_t layer_idx) {
     auto& all = role == ir::StateRole::kv_k   ? keys
                 : role == ir::StateRole::kv_v ? values

@@ -150,6 +150,13 @@ TEST(KvCache, CopyAndClearPages) {
     return std::memcmp(p.pages + n, p.pages + 2 * n, n) == 0;
   };
   EXPECT_TRUE(same_pages(storage.keys(0)) && same_pages(storage.values(1)));
+  std::vector<std::byte> bytes(static_cast<size_t>(storage.bytes_per_page()));
+  storage.read_page(1, bytes);
+  storage.clear_page(2);
+  EXPECT_FALSE(same_pages(storage.keys(0)));
+  storage.write_page(2, bytes);
+  for (const KvPlane* plane : {&storage.keys(0), &storage.values(0), &storage.keys(1), &storage.values(1)})
+    EXPECT_TRUE(same_pages(*plane));
   storage.clear_page(1);
   EXPECT_FALSE(same_pages(storage.keys(0)) || same_pages(storage.values(0)) || same_pages(storage.keys(1)));
   std::vector<float> row(32);

@@ -101,6 +101,26 @@ void KvStorage::clear_page(int64_t page) {
     std::memset(plane.pages + page * plane.layout.page_bytes, 0, static_cast<size_t>(plane.layout.page_bytes));
 }
 
+void KvStorage::read_page(int64_t page, std::span<std::byte> out) const {
+  CHECK(page >= 0 && page < n_pages_ && std::ssize(out) == bytes_per_page(), page, n_pages_, out.size());
+  std::byte* to = out.data();
+  for (const KvPlane& plane : planes_) {
+    const int64_t n = plane.layout.page_bytes;
+    if (n > 0) std::memcpy(to, plane.pages + page * n, static_cast<size_t>(n));
+    to += n;
+  }
+}
+
+void KvStorage::write_page(int64_t page, std::span<const std::byte> in) {
+  CHECK(page >= 0 && page < n_pages_ && std::ssize(in) == bytes_per_page(), page, n_pages_, in.size());
+  const std::byte* from = in.data();
+  for (const KvPlane& plane : planes_) {
+    const int64_t n = plane.layout.page_bytes;
+    if (n > 0) std::memcpy(plane.pages + page * n, from, static_cast<size_t>(n));
+    from += n;
+  }
+}
+
 void read_kv_slot(const KvPlane& plane, int64_t slot, int64_t head, float* out) {
   const KvLayout& l = plane.layout;
   const int64_t offset = slot % l.page_size, lane = offset % kSlotGroup;

@@ -75,6 +75,9 @@ class KvStorage {
   // All layers; source and destination must differ (CHECKed), both below n_pages.
   void copy_page(int64_t from, int64_t to);
   void clear_page(int64_t page);
+  // bytes_per_page() bytes (CHECKed), layer by layer, keys before values.
+  void read_page(int64_t page, std::span<std::byte> out) const;
+  void write_page(int64_t page, std::span<const std::byte> in);
 
  private:
   Buffer buffer_;
