@@ -287,7 +287,8 @@ void ServedRequest::finish(FinishReason reason) {
                  .timings = current_timings(),
                  .first_difference = first_difference_,
                  .n_recomputed = n_recomputed_,
-                 .seed = sampler_.seed()};
+                 .seed = sampler_.seed(),
+                 .slot = slot_};
   timings_ = event.timings;
   if (const auto index = machine_.matched_stop()) event.matched_stop = request_.output.stops[*index];
   reason_ = reason;

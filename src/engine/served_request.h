@@ -17,6 +17,8 @@ class ServedRequest {
                                                        GenerationRequest request, EventSink sink);
 
   uint64_t id() const { return id_; }
+  int64_t slot() const { return slot_; }  // -1: it has not run yet
+  void set_slot(int64_t slot) { slot_ = slot; }
   const GenerationRequest& request() const { return request_; }
   TokenConstraint* constraint() const { return request_.constraint.get(); }
   // Prompt and what was generated, whose last token may not be processed yet.
@@ -64,6 +66,7 @@ class ServedRequest {
   RequestTimings current_timings() const;
 
   uint64_t id_;
+  int64_t slot_ = -1;
   const Model& model_;
   int64_t n_ctx_;
   GenerationRequest request_;

@@ -90,6 +90,7 @@ class Service::Impl {
   Result<RequestHandle> submit(GenerationRequest request, EventSink sink);
   void cancel(RequestHandle handle) { post(handle, &Inbox::cancelled); }
   void end_reasoning(RequestHandle handle) { post(handle, &Inbox::thought_enough); }
+  Result<void> between_steps(const std::function<void(ServiceEngine&)>& work);
   ServiceStats stats() const;
   int64_t retry_after_seconds() const;
   bool drain(double timeout_seconds);
@@ -98,17 +99,25 @@ class Service::Impl {
   std::vector<MemoryUse> memory() const { return memory_; }
 
  private:
+  struct Call {
+    const std::function<void(ServiceEngine&)>& work;
+    bool is_done = false;
+  };
   // What other threads ask of the engine thread.
   struct Inbox {
     std::vector<std::unique_ptr<ServedRequest>> arrived;
     std::vector<uint64_t> cancelled, thought_enough;
+    std::vector<Call*> calls;
     bool cancel_all = false;
-    bool empty() const { return arrived.empty() && cancelled.empty() && thought_enough.empty() && !cancel_all; }
+    bool empty() const {
+      return arrived.empty() && cancelled.empty() && thought_enough.empty() && calls.empty() && !cancel_all;
+    }
   };
   void post(RequestHandle handle, std::vector<uint64_t> Inbox::*list);
   Result<void> check_open(bool continues_work);
   void work();
   bool take_inbox(bool may_wait);
+  void run_calls(const std::vector<Call*>& calls);
   void publish(bool with_requests);
   void watch();
 
@@ -172,16 +181,37 @@ void Service::Impl::post(RequestHandle handle, std::vector<uint64_t> Inbox::*lis
   changed_.notify_all();
 }
 
+Result<void> Service::Impl::between_steps(const std::function<void(ServiceEngine&)>& work) {
+  std::unique_lock lock(mutex_);
+  if (stopping_) return Error{.code = ErrorCode::shutting_down, .what = "the server is finishing its work"};
+  Call call{.work = work};
+  inbox_.calls.push_back(&call);
+  changed_.notify_all();
+  changed_.wait(lock, [&call] { return call.is_done; });
+  return {};
+}
+
+void Service::Impl::run_calls(const std::vector<Call*>& calls) {
+  if (calls.empty()) return;
+  for (const Call* call : calls) call->work(engine_);
+  const std::scoped_lock lock(mutex_);
+  for (Call* call : calls) call->is_done = true;
+  changed_.notify_all();
+}
+
 // False when it is time to stop.
 bool Service::Impl::take_inbox(bool may_wait) {
   Inbox inbox;
+  bool is_last = false;
   {
     std::unique_lock lock(mutex_);
     if (may_wait) changed_.wait(lock, [this] { return stopping_ || !inbox_.empty(); });
     std::swap(inbox, inbox_);
     inbox.cancel_all = inbox.cancel_all || stopping_;
-    if (stopping_ && inbox.arrived.empty() && scheduler_.idle()) return false;
+    is_last = stopping_ && inbox.arrived.empty() && scheduler_.idle();
   }
+  run_calls(inbox.calls);
+  if (is_last) return false;
   for (auto& request : inbox.arrived) {
     const uint64_t id = request->id();
     const auto accepted = scheduler_.submit(engine_.add(std::move(request)));
@@ -295,6 +325,9 @@ Result<RequestHandle> Service::submit(GenerationRequest request, EventSink sink)
 }
 void Service::cancel(RequestHandle handle) { impl_->cancel(handle); }
 void Service::end_reasoning(RequestHandle handle) { impl_->end_reasoning(handle); }
+Result<void> Service::between_steps(const std::function<void(ServiceEngine& engine)>& work) {
+  return impl_->between_steps(work);
+}
 ServiceStats Service::stats() const { return impl_->stats(); }
 int64_t Service::retry_after_seconds() const { return impl_->retry_after_seconds(); }
 bool Service::drain(double timeout_seconds) { return impl_->drain(timeout_seconds); }

@@ -59,6 +59,7 @@ struct GenerationRequest {
   std::string client;            // requests of one client share its turn
   bool continues_work = false;   // a further part of work that was accepted: the queue limit does not refuse it
   bool return_progress = false;  // PromptProgress events
+  int64_t slot = -1;             // becomes this slot's last request; -1: the slot of the sequence it runs on
 
   // Prefix cache. Entries are found only by requests of the same tenant and adapter.
   bool cache_prompt = true;
@@ -114,6 +115,7 @@ struct Finished {
   int64_t first_difference = 0;
   int64_t n_recomputed = 0;  // tokens computed a second time because the request had to give way in between
   uint64_t seed = 0;
+  int64_t slot = -1;  // -1: it never ran
 };
 
 struct Failed {
@@ -130,6 +132,7 @@ using EventSink = std::function<bool(Event event)>;
 // One running or waiting request, for /slots.
 struct RequestStatus {
   uint64_t id = 0;
+  int64_t slot = -1;       // -1: it has not run yet
   std::string_view state;  // queued, prefill, decode
   int64_t n_prompt = 0, n_cached = 0, n_processed = 0, n_generated = 0;
   double age_seconds = 0;
@@ -147,7 +150,10 @@ struct ServiceStats {
   uint64_t cache_bytes = 0, cache_bytes_max = 0, cache_tokens = 0, cache_entries = 0;
   bool draining = false, stuck = false;
   std::vector<RequestStatus> requests;
+  std::vector<int64_t> slot_tokens;  // by slot: of its last request
 };
+
+class ServiceEngine;
 
 class Service {
  public:
@@ -167,6 +173,10 @@ class Service {
   void cancel(RequestHandle handle);
   // A thought that is under way is closed as if its budget had run out. Thread-safe.
   void end_reasoning(RequestHandle handle);
+
+  // Runs `work` on the engine thread between two steps and waits for it. It delays all streams: milliseconds at most.
+  // Not from a sink. Errors: shutting_down (`work` was not run).
+  Result<void> between_steps(const std::function<void(ServiceEngine& engine)>& work);
 
   ServiceStats stats() const;
   // Whole seconds until a place in the queue is likely free: the HTTP header Retry-After.

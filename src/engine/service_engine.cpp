@@ -45,6 +45,7 @@ std::vector<MemoryUse> service_memory(const Session& session, const ServiceOptio
 ServiceEngine::ServiceEngine(std::unique_ptr<Session> session, const ServiceOptions& options)
     : session_(std::move(session)),
       cache_(session_->pages(), cache_options(*session_, options)),
+      slots_(static_cast<size_t>(options.n_parallel)),
       max_scored_tokens_(options.max_scored_tokens),
       stall_seconds_(options.stall_seconds) {
   totals_.cache_bytes_max = cache_.max_bytes();
@@ -78,6 +79,7 @@ Result<int64_t> ServiceEngine::start(scheduler::RequestId id) {
   Seat& seat = this->seat(id);
   ServedRequest& request = *seat.request;
   seat.seq_id = session_->add_sequence();
+  request.set_slot(request.request().slot >= 0 ? request.request().slot : seat.seq_id);
   const std::span<const int32_t> tokens = request.tokens();
   PrefixCache::Match match;
   if (request.request().cache_prompt && !request.reads_prompt())
@@ -119,7 +121,10 @@ void ServiceEngine::free_sequence(Seat& seat) {
 void ServiceEngine::forget(uint64_t id) {
   Seat& seat = this->seat(id);
   const ServedRequest& request = *seat.request;
-  if (seat.seq_id >= 0 && seat.has_run && !request.failed()) save(seat, session_->n_tokens(seat.seq_id));
+  if (seat.seq_id >= 0 && seat.has_run && !request.failed()) {
+    save(seat, session_->n_tokens(seat.seq_id));
+    note_slot(request, session_->n_tokens(seat.seq_id));
+  }
   free_sequence(seat);
   const RequestTimings& timings = request.timings();
   if (request.failed())
@@ -141,6 +146,14 @@ void ServiceEngine::save(const Seat& seat, int64_t n_tokens) {
   cache_.insert(key_of(request), request.tokens().first(static_cast<size_t>(n_tokens)),
                 session_->pages().pages(seat.seq_id).first(n_pages),
                 [&](std::span<float> out) { session_->read_state(seat.seq_id, out); });
+}
+
+void ServiceEngine::note_slot(const ServedRequest& request, int64_t n_tokens) {
+  const auto index = static_cast<size_t>(request.slot());
+  if (request.wants_hidden() || index >= slots_.size()) return;
+  if (!request.request().cache_prompt) n_tokens = 0;
+  const auto tokens = request.tokens().first(static_cast<size_t>(n_tokens));
+  slots_[index] = {.key = key_of(request), .tokens = {tokens.begin(), tokens.end()}};
 }
 
 // What others can use while this request goes on: whole pages of the prompt, or its states at ends of messages.
@@ -269,6 +282,7 @@ ServiceStats ServiceEngine::stats() const {
   out.cache_bytes = cache_.n_bytes();
   out.cache_tokens = static_cast<uint64_t>(cache_.n_tokens());
   out.cache_entries = cache_.n_entries();
+  for (const Slot& slot : slots_) out.slot_tokens.push_back(static_cast<int64_t>(slot.tokens.size()));
   return out;
 }
 
@@ -276,6 +290,7 @@ std::vector<RequestStatus> ServiceEngine::statuses() const {
   std::vector<RequestStatus> out;
   for (const auto& [id, seat] : requests_)
     out.push_back({.id = id,
+                   .slot = seat.request->slot(),
                    .n_prompt = seat.request->n_prompt(),
                    .n_cached = seat.request->timings().n_cached,
                    .n_generated = seat.request->n_generated()});

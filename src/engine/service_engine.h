@@ -26,6 +26,15 @@ class ServiceEngine : public scheduler::Device {
 
   Session& session() { return *session_; }
   const Session& session() const { return *session_; }
+  PrefixCache& cache() { return cache_; }
+
+  // A name for what the last request of a sequence, or the last that asked for the slot, left in the prefix cache.
+  struct Slot {
+    PrefixKey key;
+    std::vector<int32_t> tokens;  // empty: nothing was kept
+  };
+  // As many as requests may run at once.
+  std::vector<Slot>& slots() { return slots_; }
 
   // The scheduler may ask for it from now on.
   scheduler::RequestInfo add(std::unique_ptr<ServedRequest> request);
@@ -74,12 +83,14 @@ class ServiceEngine : public scheduler::Device {
   void prepare_constraints(std::span<const Job> jobs);
   void save_prompt(const Job& job);
   void save(const Seat& seat, int64_t n_tokens);
+  void note_slot(const ServedRequest& request, int64_t n_tokens);
   void free_sequence(Seat& seat);
   void forget(uint64_t id);
   PrefixKey key_of(const ServedRequest& request) const;
 
   std::unique_ptr<Session> session_;
   PrefixCache cache_;
+  std::vector<Slot> slots_;
   int64_t max_scored_tokens_;
   double stall_seconds_;
   std::map<uint64_t, Seat> requests_;

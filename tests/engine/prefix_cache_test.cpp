@@ -241,7 +241,7 @@ TEST_F(PrefixCacheTest, LimitsHoldAtEveryInstantOfARandomLoad) {
 }
 
 TEST_F(PrefixCacheTest, WhatIsStoredCanBeReadWhateverCanBeTakenOver) {
-  open(20, 20, 0, 8);
+  open(64, 20, 0, 8);
   const auto talk = test::random_tokens(40, 96, 1);
   serve(talk);
   const std::vector<int32_t> prefix(talk.begin(), talk.begin() + 20);
@@ -264,7 +264,7 @@ TEST_F(PrefixCacheTest, WhatIsStoredCanBeReadWhateverCanBeTakenOver) {
 }
 
 TEST_F(PrefixCacheTest, ErasingLeavesWhatOthersNeed) {
-  open(20, 20);
+  open(64, 20);
   const auto common = test::random_tokens(32, 96, 1);
   auto a = common, b = common;
   for (const int32_t t : test::random_tokens(10, 96, 2)) a.push_back(t);
@@ -279,11 +279,11 @@ TEST_F(PrefixCacheTest, ErasingLeavesWhatOthersNeed) {
   EXPECT_EQ(cache_->find({}, b, 100).n_tokens, 44);
   EXPECT_EQ(cache_->erase({}, b), 44);
   EXPECT_EQ(cache_->n_bytes(), 0u);
-  EXPECT_EQ(pages_->n_free_pages(), 20);
+  EXPECT_EQ(pages_->n_free_pages(), 64);
 }
 
 TEST_F(PrefixCacheTest, EntriesCanGrowBeforeTheirStatesAreKnown) {
-  open(20, 20, 0, 8);
+  open(64, 20, 0, 8);
   const auto talk = test::random_tokens(40, 96, 1);
   const int32_t seq_id = pages_->add_sequence();
   ASSERT_TRUE(pages_->extend(seq_id, 40));
