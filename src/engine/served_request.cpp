@@ -204,7 +204,9 @@ Result<int32_t> ServedRequest::choose(std::span<float> logits, uint64_t position
 
 std::vector<OutputEvent> ServedRequest::text_of(int32_t id) {
   const TokenType type = model_.tokenizer().type(id);
-  if (!request_.keep_special && (type == TokenType::control || type == TokenType::unknown)) return {};
+  const bool is_kept =
+      request_.keep_special || std::binary_search(request_.kept_tokens.begin(), request_.kept_tokens.end(), id);
+  if (!is_kept && (type == TokenType::control || type == TokenType::unknown)) return {};
   return machine_.push(model_.tokenizer().token_bytes(id));
 }
 

@@ -38,10 +38,11 @@ struct GenerationRequest {
   SamplerParams sampling;
   int64_t n_predict = -1;  // most tokens to generate; 0: only the prompt is processed; -1: until end or context
   OutputOptions output;
-  bool keep_special = false;     // print control tokens as text
-  size_t n_probs = 0;            // log-probabilities of this many best tokens with every generated one
-  bool logprobs = false;         // of the chosen token; implied by n_probs > 0
-  bool prompt_logprobs = false;  // PromptScores events: every prompt token but the first, with n_probs best each
+  bool keep_special = false;         // print control tokens as text
+  std::vector<int32_t> kept_tokens;  // these are printed in any case; sorted
+  size_t n_probs = 0;                // log-probabilities of this many best tokens with every generated one
+  bool logprobs = false;             // of the chosen token; implied by n_probs > 0
+  bool prompt_logprobs = false;      // PromptScores events: every prompt token but the first, with n_probs best each
   // Binds all that is generated, but for thoughts (OutputKind::reasoning) unless constrain_reasoning.
   std::shared_ptr<TokenConstraint> constraint;  // of this answer alone
   bool constrain_reasoning = false;

@@ -301,6 +301,47 @@ CharNfa all_but(std::span<const std::string> names) {
   return nfa;
 }
 
+CharNfa text_without(std::string_view forbidden) {
+  std::u32string word;
+  for (size_t i = 0; i < forbidden.size();) {
+    const Utf8Char c = decode_utf8(forbidden, i);
+    word += c.code_point;
+    i += c.n_bytes;
+  }
+  // The automaton of Knuth, Morris & Pratt 1977: state n has just read the first n characters of the word; its border
+  // is the longest shorter beginning that it ends with.
+  std::vector<uint32_t> border(word.size() + 1, 0);
+  const auto step = [&](uint32_t n, char32_t c) {
+    while (n > 0 && word[n] != c) n = border[n];
+    return word[n] == c ? n + 1 : 0;
+  };
+  for (uint32_t n = 1; n < word.size(); ++n) border[n + 1] = step(border[n], word[n]);
+  CharNfa nfa;
+  nfa.states.resize(word.size());
+  for (uint32_t n = 0; n < word.size(); ++n) {
+    CharSet others = CharSet::all();
+    for (const char32_t c : word) {
+      const CharSet one{{c, c}};
+      if (!others.contains(c)) continue;  // seen already
+      others = others.minus(one);
+      const uint32_t target = step(n, c);
+      if (target == word.size()) continue;
+      nfa.states[n].edges.push_back({one, target});
+    }
+    nfa.states[n].edges.push_back({others, 0});
+    // Behind the text comes the word: it must not be complete before its own end.
+    bool clean = true;
+    uint32_t at = n;
+    for (size_t i = 0; i + 1 < word.size() && clean; ++i) {
+      at = step(at, word[i]);
+      clean = at < word.size();
+    }
+    nfa.states[n].accepts = clean;
+  }
+  trim(nfa);
+  return nfa;
+}
+
 bool CharNfa::matches(std::u32string_view text) const {
   if (states.empty()) return false;
   std::vector<uint32_t> now{0}, next;

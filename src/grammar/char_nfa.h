@@ -50,6 +50,9 @@ Result<CharNfa> char_nfa_of(const Rules& rules, uint32_t expr, size_t max_states
 Result<CharNfa> intersect(const CharNfa& a, const CharNfa& b, size_t max_states, Budget& budget);
 // Any text but these.
 CharNfa all_but(std::span<const std::string> names);
+// Any text in which `forbidden` does not occur, nor one that ends in the beginning of it in such a way that it would
+// occur earlier when it follows. Not empty.
+CharNfa text_without(std::string_view forbidden);
 // Drops useless states and fills shortest and longest; false if nothing is accepted (the automaton is then empty).
 bool trim(CharNfa& nfa);
 

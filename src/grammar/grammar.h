@@ -46,14 +46,27 @@ struct SchemaNote {
   std::string reason;   // a sentence fragment
 };
 
-// One part of a sequence: a literal text, one token as a whole, or a JSON value.
+// One part of a sequence: a literal text, one token as a whole, a JSON value, a pattern, free text or a group.
+struct GrammarGroup;
 struct GrammarPart {
   std::string text = {};         // the literal
   int32_t token = -1;            // >= 0: this token instead
   const Json* schema = nullptr;  // not null: a value of this schema instead; must live during the call only
+  std::string pointer = {};      // only of the part of the schema there: "#/properties/tags"
   std::string label = {};        // names the schema in errors and notes, for example "tools[3]"
+  std::string pattern = {};      // not empty: a text that matches this regular expression as a whole instead
+  std::string without = {};      // not empty: any text that does not hold this one instead
+  std::shared_ptr<const GrammarGroup> group = nullptr;  // not null: this instead
 };
 using GrammarSequence = std::vector<GrammarPart>;
+
+struct GrammarGroup {
+  std::vector<GrammarSequence> items;
+  GrammarSequence separator = {};
+  uint32_t min = 1, max = 1;  // any of the items, this many times (UINT32_MAX: any number), with separators between
+  // Not empty: instead each item once, in this order; those that are false here may be missing. At least one item.
+  std::vector<bool> required = {};
+};
 
 // Immutable and thread-safe.
 class Grammar {
@@ -76,6 +89,8 @@ class Grammar {
   // a model's format writes around them.
   static Result<Ptr> from_sequences(const std::vector<GrammarSequence>& alternatives, uint32_t min, uint32_t max,
                                     std::string_view separator, const GrammarOptions& options = {});
+  // The parts one after the other.
+  static Result<Ptr> from_parts(const GrammarSequence& parts, const GrammarOptions& options = {});
 
   const std::vector<SchemaNote>& notes() const { return notes_; }
   size_t n_states() const;

@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "grammar/build.h"
+#include "grammar/regex.h"
 
 namespace tokamak {
 
@@ -342,13 +343,14 @@ Result<void> SchemaCompiler::work_off() {
   return {};
 }
 
-Result<ExprId> SchemaCompiler::compile() {
+Result<ExprId> SchemaCompiler::compile(const std::string& pointer) {
   // A schema is nested in two levels of JSON: a keyword and a name.
   const uint32_t limit = options_.limits.max_depth;
   if (deeper_than(root_, size_t{limit} * 2))
     return schema_error("#", "the schema is too deep (more than " + std::to_string(limit) + " levels)");
-  const RuleId rule = rules_.declare("#");
-  rules_.define(rule, TRY(value(root_, "#", 0)));
+  const Json* schema = pointer == "#" ? &root_ : TRY(resolve(pointer, pointer));
+  const RuleId rule = rules_.declare(pointer);
+  rules_.define(rule, TRY(value(*schema, pointer, 0)));
   TRY(work_off());
   return rules_.call(rule);
 }
@@ -372,52 +374,92 @@ Result<Grammar::Ptr> Grammar::any_json_object(const GrammarOptions& options) {
 
 namespace {
 
-Result<ExprId> part_expr(const GrammarPart& part, Rules& rules, const GrammarOptions& options,
-                         std::vector<SchemaNote>& notes) {
-  if (part.token >= 0) return rules.token(static_cast<uint32_t>(part.token), false);
-  if (!part.schema) return rules.bytes(part.text);
-  SchemaCompiler compiler(*part.schema, options, rules);
-  const std::string prefix = part.label.empty() ? "" : part.label + " ";
-  auto made = compiler.compile();
-  if (!made) {
-    made.error().where = prefix + made.error().where;
+// Parts, sequences and groups to expressions.
+class PartCompiler {
+ public:
+  PartCompiler(Rules& rules, const GrammarOptions& options) : rules_(rules), options_(options) {}
+
+  Result<ExprId> sequence(const GrammarSequence& parts) {
+    std::vector<ExprId> exprs;
+    for (const GrammarPart& part : parts) exprs.push_back(TRY(one(part)));
+    return rules_.sequence(exprs);
+  }
+  std::vector<SchemaNote> take_notes() { return std::move(notes_); }
+
+ private:
+  Result<ExprId> one(const GrammarPart& part) {
+    if (part.group) return group(*part.group);
+    if (part.token >= 0) return rules_.token(static_cast<uint32_t>(part.token), false);
+    if (!part.pattern.empty()) return parse_regex(rules_, part.pattern, false, false, "pattern");
+    if (!part.without.empty())
+      return rules_.call(rules_.define_chars("text", text_without(part.without), StringForm::plain, false));
+    return part.schema ? schema(part) : rules_.bytes(part.text);
+  }
+
+  Result<ExprId> schema(const GrammarPart& part) {
+    SchemaCompiler compiler(*part.schema, options_, rules_);
+    const std::string prefix = part.label.empty() ? "" : part.label + " ";
+    auto made = compiler.compile(part.pointer.empty() ? "#" : part.pointer);
+    if (!made) {
+      made.error().where = prefix + made.error().where;
+      return made;
+    }
+    for (SchemaNote& note : compiler.take_notes()) {
+      note.path = prefix + note.path;
+      notes_.push_back(std::move(note));
+    }
     return made;
   }
-  for (SchemaNote& note : compiler.take_notes()) {
-    note.path = prefix + note.path;
-    notes.push_back(std::move(note));
+
+  Result<ExprId> group(const GrammarGroup& group) {
+    if (++depth_ > options_.limits.max_depth) return refusal("groups are nested too deeply", "grammar");
+    std::vector<ExprId> items;
+    for (const GrammarSequence& item : group.items) items.push_back(as_rule(TRY(sequence(item))));
+    const ExprId separator = TRY(sequence(group.separator));
+    --depth_;
+    if (!group.required.empty()) return rules_.chain(items, group.required, separator, rules_.never(), 0, kUnbounded);
+    const ExprId call = as_rule(rules_.choice(items));
+    if (group.max == 0) return rules_.empty();
+    const ExprId more = rules_.repeat(rules_.sequence({separator, call}), std::max(group.min, 1u) - 1,
+                                      group.max == kUnbounded ? group.max : group.max - 1);
+    const ExprId all = rules_.sequence({call, more});
+    return group.min == 0 ? rules_.optional(all) : all;
   }
-  return made;
-}
+  ExprId as_rule(ExprId body) {
+    const RuleId rule = rules_.declare("#");
+    rules_.define(rule, body);
+    return rules_.call(rule);
+  }
+
+  Rules& rules_;
+  const GrammarOptions& options_;
+  std::vector<SchemaNote> notes_;
+  uint32_t depth_ = 0;
+};
 
 }  // namespace
 
-Result<Grammar::Ptr> Grammar::from_sequences(const std::vector<GrammarSequence>& alternatives, uint32_t min,
-                                             uint32_t max, std::string_view separator, const GrammarOptions& options) {
-  if (min > max || min > kMaxCount) return refusal("the least number of sequences is larger than the most", "grammar");
+Result<Grammar::Ptr> Grammar::from_parts(const GrammarSequence& parts, const GrammarOptions& options) {
   Rules rules(options.limits);
-  std::vector<SchemaNote> notes;
-  std::vector<ExprId> choices;
-  for (const GrammarSequence& sequence : alternatives) {
-    std::vector<ExprId> parts;
-    for (const GrammarPart& part : sequence) parts.push_back(TRY(part_expr(part, rules, options, notes)));
-    choices.push_back(rules.sequence(parts));
-  }
-  const RuleId one = rules.declare("#");
-  rules.define(one, rules.choice(choices));
+  PartCompiler compiler(rules, options);
+  const ExprId all = TRY(compiler.sequence(parts));
   rules.root = rules.declare("#");
-  const ExprId call = rules.call(one);
-  const ExprId more = rules.repeat(rules.sequence({rules.bytes(separator), call}), std::max(min, 1u) - 1,
-                                   max == kUnbounded ? max : std::max(max, 1u) - 1);
-  const ExprId all = max == 0 ? rules.empty() : rules.sequence({call, more});
-  rules.define(rules.root, min == 0 ? rules.optional(all) : all);
+  rules.define(rules.root, all);
   auto program = build_program(rules);
   if (!program) {
     Error error = std::move(program.error());
     if (error.where.starts_with("rule '")) error.where = "schema " + error.where.substr(6, error.where.size() - 7);
     return error;
   }
-  return Ptr(std::make_shared<const Grammar>(std::move(*program), std::move(notes)));
+  return Ptr(std::make_shared<const Grammar>(std::move(*program), compiler.take_notes()));
+}
+
+Result<Grammar::Ptr> Grammar::from_sequences(const std::vector<GrammarSequence>& alternatives, uint32_t min,
+                                             uint32_t max, std::string_view separator, const GrammarOptions& options) {
+  if (min > max || min > kMaxCount) return refusal("the least number of sequences is larger than the most", "grammar");
+  const auto group = std::make_shared<GrammarGroup>(
+      GrammarGroup{.items = alternatives, .separator = {{.text = std::string(separator)}}, .min = min, .max = max});
+  return from_parts({{.group = group}}, options);
 }
 
 }  // namespace tokamak

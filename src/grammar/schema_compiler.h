@@ -25,8 +25,8 @@ class SchemaCompiler {
   SchemaCompiler(const Json& root, const GrammarOptions& options, Rules& rules)
       : root_(root), options_(options), rules_(rules) {}
 
-  // A value of the schema.
-  Result<ExprId> compile();
+  // A value of the schema, or of the part of it at `pointer`.
+  Result<ExprId> compile(const std::string& pointer = "#");
   ExprId any_object();
   std::vector<SchemaNote> take_notes() { return std::move(notes_); }
 

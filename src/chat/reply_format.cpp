@@ -1,0 +1,293 @@
+#include "chat/reply_format.h"
+
+#include <algorithm>
+#include <array>
+
+#include "chat/format_texts.h"
+#include "chat/reply_probe.h"
+
+namespace tokamak {
+
+namespace {
+using Kind = CallPiece::Kind;
+
+// What one call looks like inside a turn's text: pieces at [begin, end).
+struct Spelled {
+  size_t begin = 0, end = 0;
+  std::vector<CallPiece> pieces;
+};
+
+// Keeps pieces of a text that are not literal, and spells out what is between them.
+struct PieceMarks {
+  std::vector<std::pair<TextRange, Kind>> marks;
+  void add(size_t begin, size_t n_bytes, Kind kind) { marks.push_back({{begin, begin + n_bytes}, kind}); }
+  Spelled spell(std::string_view text, size_t begin, size_t end) {
+    std::sort(marks.begin(), marks.end(), [](const auto& x, const auto& y) { return x.first.begin < y.first.begin; });
+    Spelled out{begin, end, {}};
+    size_t at = begin;
+    for (const auto& [range, kind] : marks) {
+      if (range.begin > at) out.pieces.push_back({Kind::text, std::string(text.substr(at, range.begin - at))});
+      out.pieces.push_back({kind, {}});
+      at = range.end;
+    }
+    if (end > at) out.pieces.push_back({Kind::text, std::string(text.substr(at, end - at))});
+    return out;
+  }
+};
+
+// The keys under which an object holds the call, itself or one level down.
+bool read_keys(const Json& object, const ProbeCall& call, CallFormat& format) {
+  bool has_name = false, has_arguments = false;
+  for (const auto& [key, value] : object.items()) {
+    if (value == call.name) has_name = true, format.name_key = key;
+    if (value == call.arguments) has_arguments = true, format.arguments_key = key;
+    if (value == call.id) format.id_key = key;
+  }
+  return has_name && has_arguments;
+}
+bool holds_call(const Json& object, const ProbeCall& call, CallFormat& format) {
+  if (read_keys(object, call, format)) return true;
+  for (const auto& [key, value] : object.items())
+    if (value.is_object() && read_keys(value, call, format)) return true;
+  return false;
+}
+
+std::optional<Spelled> spell_json(std::string_view text, size_t from, const ProbeCall& call, CallFormat& format) {
+  const auto object = find_json_object(text, from, [&](const Json& value) { return holds_call(value, call, format); });
+  if (!object) return std::nullopt;
+  const auto arguments =
+      find_json_object(text, object->begin, [&](const Json& value) { return value == call.arguments; });
+  const size_t name = text.find(call.name, object->begin);
+  if (!arguments || name >= object->end) return std::nullopt;
+  PieceMarks marks;
+  marks.add(name, call.name.size(), Kind::name);
+  marks.add(arguments->begin, arguments->end - arguments->begin, Kind::arguments);
+  if (const size_t id = text.find(call.id, object->begin); id < object->end) marks.add(id, call.id.size(), Kind::id);
+  format.syntax = CallSyntax::json;
+  return marks.spell(text, object->begin, object->end);
+}
+
+std::optional<Spelled> spell_named_json(std::string_view text, size_t from, const ProbeCall& call, CallFormat& format) {
+  const auto arguments = find_json_object(text, from, [&](const Json& value) { return value == call.arguments; });
+  if (!arguments) return std::nullopt;
+  const size_t name = text.find(call.name, from), id = text.find(call.id, from);
+  PieceMarks marks;
+  size_t begin = arguments->begin;
+  if (name < begin) marks.add(name, call.name.size(), Kind::name);
+  if (id < begin) marks.add(id, call.id.size(), Kind::id);
+  if (marks.marks.empty()) return std::nullopt;
+  format.id_is_name = name > begin;
+  begin = std::min(name, id);
+  marks.add(arguments->begin, arguments->end - arguments->begin, Kind::arguments);
+  format.syntax = CallSyntax::named_json;
+  return marks.spell(text, begin, arguments->end);
+}
+
+// Parameters one by one: f ... k ... v ... k ... v
+std::optional<Spelled> spell_parameters(std::string_view text, size_t from, const ProbeCall& call, CallFormat& format) {
+  const auto item = call.arguments.items();
+  auto first = item.begin(), second = first;
+  ++second;
+  const std::string key1 = first.key(), value1 = first.value(), key2 = second.key(), value2 = second.value();
+  const size_t name = text.find(call.name, from), k1 = text.find(key1, name), v1 = text.find(value1, k1),
+               k2 = text.find(key2, v1), v2 = text.find(value2, k2);
+  if (v2 == std::string_view::npos) return std::nullopt;
+  const auto between = [&](size_t at, size_t n_bytes, size_t end) {
+    return text.substr(at + n_bytes, end - at - n_bytes);
+  };
+  const std::string_view head = between(name, call.name.size(), k1), middle = between(k1, key1.size(), v1),
+                         gap = between(v1, value1.size(), k2), tail = text.substr(v2 + value2.size());
+  PieceMarks marks;
+  marks.add(name, call.name.size(), Kind::name);
+  const std::string_view sign = trim_space(middle);
+  const bool python = sign.starts_with('=') && sign.size() <= 2 && trim_space(head) == "(";
+  if (python || (sign.starts_with(':') && trim_space(head) == "{")) {
+    const size_t close = text.find(python ? ')' : '}', v2);
+    if (close == std::string_view::npos) return std::nullopt;
+    format.syntax = python ? CallSyntax::python : CallSyntax::loose;
+    format.quote = python ? std::string() : std::string(trim_space(sign.substr(1)));
+    if (format.quote == "\"" || format.quote == "'") format.quote.clear();
+    format.parameter_separator = gap.substr(std::min(gap.size(), gap.find(',')));
+    marks.add(name + call.name.size() + head.size(), close - name - call.name.size() - head.size(), Kind::arguments);
+    return marks.spell(text, name, close + 1);
+  }
+  const size_t n_open = common_end(head, gap);
+  format.parameter_open = gap.substr(gap.size() - n_open);
+  const std::string_view rest = gap.substr(0, gap.size() - n_open);
+  const size_t n_close = common_beginning(tail, rest);
+  format.parameter_close = rest.substr(0, n_close);
+  format.parameter_separator = rest.substr(n_close);
+  format.parameter_middle = middle;
+  if (trim_space(format.parameter_close).empty() || trim_space(middle).empty()) return std::nullopt;
+  format.syntax = CallSyntax::parameters;
+  const size_t begin = name + call.name.size() + head.size() - n_open, end = v2 + value2.size() + n_close;
+  marks.add(begin, end - begin, Kind::arguments);
+  return marks.spell(text, name, end);
+}
+
+std::optional<Spelled> spell_call(std::string_view text, size_t from, const ProbeCall& call, CallFormat& format) {
+  for (const auto& spell : {spell_json, spell_named_json, spell_parameters})
+    if (auto found = spell(text, from, call, format)) return found;
+  return std::nullopt;
+}
+
+void prepend(std::vector<CallPiece>& pieces, std::string_view text) {
+  if (text.empty()) return;
+  if (!pieces.empty() && pieces.front().kind == Kind::text)
+    pieces.front().text.insert(0, text);
+  else
+    pieces.insert(pieces.begin(), {Kind::text, std::string(text)});
+}
+void append(std::vector<CallPiece>& pieces, std::string_view text) {
+  if (text.empty()) return;
+  if (!pieces.empty() && pieces.back().kind == Kind::text)
+    pieces.back().text += text;
+  else
+    pieces.push_back({Kind::text, std::string(text)});
+}
+
+// What stands around one call, and between two, tells what belongs to a call and what to the section.
+void frame_calls(const ReplyProbe& probe, std::string_view before, std::string_view after, CallFormat& format) {
+  const auto two = probe.body({.calls = {first_probe_call(), second_probe_call()}});
+  CallFormat ignored;
+  const auto first = two ? spell_call(*two, 0, first_probe_call(), ignored) : std::nullopt;
+  const auto second = first ? spell_call(*two, first->end, second_probe_call(), ignored) : std::nullopt;
+  if (!second) {
+    format.one_call = true;
+    prepend(format.call, before);
+    append(format.call, after);
+    return;
+  }
+  std::string_view between = std::string_view(*two).substr(first->end, second->begin - first->end);
+  const size_t n_close = common_beginning(after, between);
+  format.section_close = after.substr(n_close);
+  append(format.call, after.substr(0, n_close));
+  between.remove_prefix(n_close);
+  const size_t n_open = common_end(before, between);
+  format.section_open = before.substr(0, before.size() - n_open);
+  prepend(format.call, before.substr(before.size() - n_open));
+  format.separator = between.substr(0, between.size() - n_open);
+}
+
+// White space in front of the first marker belongs to the content before it or to the separator.
+void tidy_edges(CallFormat& format) {
+  if (trim_space(format.section_open).empty()) {
+    format.section_open.clear();
+    if (!format.call.empty() && format.call.front().kind == Kind::text) {
+      std::string& open = format.call.front().text;
+      const size_t n_space = open.size() - trim_left(open).size();
+      format.separator += open.substr(0, n_space);
+      open.erase(0, n_space);
+    }
+  } else {
+    format.section_open.erase(0, format.section_open.size() - trim_left(format.section_open).size());
+  }
+  if (trim_space(format.section_close).empty()) format.section_close.clear();
+  if (format.section_close.empty() && !format.call.empty() && format.call.back().kind == Kind::text) {
+    std::string& close = format.call.back().text;
+    const size_t n = std::string_view(close).find_last_not_of(" \t\r\n") + 1;
+    format.separator.insert(0, close.substr(n));
+    close.resize(n);
+  }
+  std::erase_if(format.call, [](const CallPiece& p) { return p.kind == Kind::text && p.text.empty(); });
+}
+
+// Numbers may be announced differently from texts.
+void find_json_middle(const ReplyProbe& probe, CallFormat& format) {
+  if (format.syntax != CallSyntax::parameters) return;
+  const auto body = probe.body({.calls = {{"zqtoola", "zqid0000a", {{"zqkeya", 86753}}}}});
+  if (!body) return;
+  const size_t key = body->find("zqkeya"), value = body->find("86753");
+  if (value == std::string::npos || key > value) return;
+  const std::string middle = body->substr(key + 6, value - key - 6);
+  if (middle != format.parameter_middle) format.json_middle = middle;
+}
+
+std::optional<CallFormat> derive_calls(const ChatTemplate& chat_template, ReplyProbe& probe) {
+  for (const bool with_tools : {false, true}) {
+    if (with_tools) probe.show_tools();
+    const auto body = probe.body({.calls = {first_probe_call()}});
+    if (!body) continue;
+    CallFormat format;
+    const auto call = spell_call(*body, 0, first_probe_call(), format);
+    if (!call) continue;
+    format.call = call->pieces;
+    frame_calls(probe, std::string_view(*body).substr(0, call->begin), std::string_view(*body).substr(call->end),
+                format);
+    find_json_middle(probe, format);
+    tidy_edges(format);
+    ProbeCall long_id = first_probe_call();
+    long_id.id = "call_zqid0000a";
+    format.short_ids = !probe.prompt({.calls = {long_id}}).has_value();
+    if (format.marker().empty() && chat_template.source().find("<|python_tag|>") != std::string::npos)
+      format.optional_open = "<|python_tag|>";
+    return format;
+  }
+  return std::nullopt;
+}
+
+struct TagPair {
+  std::string_view start, end;
+};
+constexpr auto kKnownTags = std::to_array<TagPair>({{"<think>", "</think>"},
+                                                    {"<seed:think>", "</seed:think>"},
+                                                    {"[THINK]", "[/THINK]"},
+                                                    {"<|START_THINKING|>", "<|END_THINKING|>"},
+                                                    {"<thinking>", "</thinking>"},
+                                                    {"<reasoning>", "</reasoning>"},
+                                                    {"<thought>", "</thought>"}});
+
+// The markers next to the thought of a turn; otherwise known ones that the template speaks of.
+void find_thoughts(const ChatTemplate& chat_template, const ReplyProbe& probe, ReplyFormat& format) {
+  for (const ProbeTurn& turn :
+       {ProbeTurn{kProbeText, kProbeThought, {}}, ProbeTurn{kProbeText, kProbeThought, {first_probe_call()}},
+        ProbeTurn{{}, kProbeThought, {first_probe_call()}}}) {
+    const auto prompt = probe.prompt(turn);
+    const size_t at = prompt ? prompt->rfind(kProbeThought) : std::string::npos;
+    if (at == std::string::npos) continue;
+    const auto before = format_atoms(trim_space(std::string_view(*prompt).substr(0, at)));
+    const auto after = format_atoms(trim_space(std::string_view(*prompt).substr(at + kProbeThought.size())));
+    if (before.empty() || after.empty() || !is_marker_atom(before.back()) || !is_marker_atom(after.front())) continue;
+    // The end of the turn is no end of a thought.
+    const auto plain = probe.prompt({.content = kProbeText});
+    const size_t text = plain ? plain->rfind(kProbeText) : std::string::npos;
+    if (text != std::string::npos &&
+        trim_left(std::string_view(*plain).substr(text + kProbeText.size())).starts_with(after.front()))
+      continue;
+    format.reasoning_start = before.back();
+    format.reasoning_end = after.front();
+    return;
+  }
+  for (const TagPair& tags : kKnownTags)
+    if (chat_template.source().find(tags.end) != std::string::npos) {
+      format.reasoning_start = tags.start;
+      format.reasoning_end = tags.end;
+      return;
+    }
+}
+}  // namespace
+
+std::string CallFormat::marker() const {
+  std::string_view open = section_open;
+  if (open.empty() && !call.empty() && call.front().kind == CallPiece::Kind::text) {
+    open = call.front().text;
+    if (syntax == CallSyntax::json) open = open.substr(0, open.find('{'));
+  }
+  open = trim_space(open);
+  const auto atoms = format_atoms(open);
+  if (atoms.empty()) return {};
+  if (is_marker_atom(atoms.front())) return std::string(atoms.front());
+  open = trim_space(open.substr(0, open.find('\n')));
+  return open.size() < 3 ? std::string() : std::string(open);
+}
+
+ReplyFormat find_reply_format(const ChatTemplate& chat_template) {
+  ReplyFormat format;
+  ReplyProbe probe(chat_template);
+  find_thoughts(chat_template, probe, format);
+  format.calls = derive_calls(chat_template, probe);
+  if (format.calls) format.found_by = "derived";
+  return format;
+}
+
+}  // namespace tokamak

@@ -1,0 +1,306 @@
+#include "server/tool_constraint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <unordered_set>
+
+#include "chat/parameter_types.h"
+
+namespace tokamak::server {
+
+namespace {
+using Kind = CallPiece::Kind;
+constexpr uint32_t kAny = UINT32_MAX;
+constexpr size_t kMaxToolName = 256;
+constexpr uint32_t kMaxThoughts = 8;  // opened one after the other before a call that must come
+
+Error bad_tool(std::string where, std::string what) {
+  return Error{.code = ErrorCode::bad_argument, .what = std::move(what), .where = std::move(where), .hint = {}};
+}
+
+GrammarPart literal(std::string_view text) { return {.text = std::string(text)}; }
+GrammarPart group(GrammarGroup group) { return {.group = std::make_shared<const GrammarGroup>(std::move(group))}; }
+GrammarPart any_of(std::vector<GrammarSequence> items) { return group({.items = std::move(items)}); }
+
+std::string json_escaped(const std::string& text) {
+  const std::string quoted = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+// A function of the request, checked.
+struct Tool {
+  size_t index;
+  std::string name;
+  const Json* parameters;  // an object schema; lives in ToolGrammar::schemas_
+  std::string label() const { return fmt::format("tools[{}].function.parameters", index); }
+};
+
+class ToolGrammar {
+ public:
+  ToolGrammar(const CallFormat& format, const Tokenizer& tokenizer) : format_(format), tokenizer_(tokenizer) {}
+
+  Result<void> add_tools(const std::vector<Json>& tools) {
+    std::unordered_set<std::string> names;
+    for (size_t i = 0; i < tools.size(); ++i) {
+      const std::string where = fmt::format("tools[{}].function", i);
+      const Json* function = tools[i].is_object() && tools[i].contains("function") ? &tools[i]["function"] : nullptr;
+      if (!function || !function->is_object()) return bad_tool(where, "is missing");
+      const auto name = function->find("name");
+      if (name == function->end() || !name->is_string()) return bad_tool(where + ".name", "is missing");
+      tools_.push_back({.index = i, .name = name->get<std::string>(), .parameters = nullptr});
+      TRY(check_name(tools_.back().name, where + ".name"));
+      if (!names.insert(tools_.back().name).second)
+        return bad_tool(where + ".name", "two tools are called '" + tools_.back().name + "'");
+      const auto parameters = function->find("parameters");
+      tools_.back().parameters =
+          TRY(object_schema(parameters == function->end() ? Json() : *parameters, where + ".parameters"));
+    }
+    return {};
+  }
+  bool has(const std::string& name) const {
+    return std::any_of(tools_.begin(), tools_.end(), [&](const Tool& tool) { return tool.name == name; });
+  }
+  bool empty() const { return tools_.empty(); }
+
+  // The whole section with calls of the tool of this name, or of any.
+  GrammarSequence section(const std::string& only, bool parallel) {
+    GrammarGroup calls{.items = {}, .separator = text(format_.separator), .min = 1, .max = 1};
+    if (parallel && !format_.one_call) calls.max = kAny;
+    for (const Tool& tool : tools_)
+      if (only.empty() || tool.name == only) calls.items.push_back(call(tool));
+    GrammarSequence out = text(format_.section_open);
+    out.push_back(group(std::move(calls)));
+    append(out, text(format_.section_close));
+    return out;
+  }
+
+  // A text of the format: control tokens in it are tokens, which a model cannot spell otherwise.
+  GrammarSequence text(std::string_view all) const {
+    GrammarSequence out;
+    for (const int32_t id : tokenizer_.encode(all, {.add_special = false, .parse_special = true})) {
+      if (!tokenizer_.is_control(id)) continue;
+      const std::string token = tokenizer_.token_bytes(id);
+      const size_t at = token.empty() ? std::string::npos : all.find(token);
+      if (at == std::string_view::npos) continue;
+      if (at > 0) out.push_back(literal(all.substr(0, at)));
+      out.push_back({.token = id});
+      all.remove_prefix(at + token.size());
+    }
+    if (!all.empty()) out.push_back(literal(all));
+    return out;
+  }
+
+ private:
+  static void append(GrammarSequence& out, GrammarSequence more) {
+    for (GrammarPart& part : more) out.push_back(std::move(part));
+  }
+
+  Result<void> check_name(const std::string& name, const std::string& where) const {
+    if (name.empty() || name.size() > kMaxToolName)
+      return bad_tool(where, fmt::format("must have 1 to {} bytes", kMaxToolName));
+    const bool is_quoted = format_.syntax == CallSyntax::json;
+    for (const char c : name)
+      if (static_cast<uint8_t>(c) <= ' ' ||
+          (!is_quoted && std::string_view("\"'<>=(){}[]`|,").find(c) != std::string_view::npos))
+        return bad_tool(where, "'" + name + "' holds a character that this model's calls cannot name");
+    return {};
+  }
+
+  // No schema: no arguments.
+  Result<const Json*> object_schema(Json schema, const std::string& where) {
+    if (schema.is_null()) schema = {{"type", "object"}, {"properties", Json::object()}};
+    if (!schema.is_object()) return bad_tool(where, "must be a JSON Schema of an object");
+    const auto type = schema.find("type");
+    if (type != schema.end() && *type != "object") return bad_tool(where + ".type", "must be 'object'");
+    const bool refers = schema.contains("$ref") || schema.contains("anyOf") || schema.contains("oneOf") ||
+                        schema.contains("allOf") || schema.contains("enum") || schema.contains("const");
+    if (type == schema.end() && !refers) schema["type"] = "object";
+    const auto properties = schema.find("properties");
+    const bool has_none = properties != schema.end() && properties->is_object() && properties->empty();
+    if (has_none && !refers && !schema.contains("additionalProperties") && !schema.contains("patternProperties"))
+      schema["additionalProperties"] = false;
+    return &schemas_.emplace_back(std::move(schema));
+  }
+
+  GrammarSequence call(const Tool& tool) {
+    GrammarSequence out;
+    for (const CallPiece& piece : format_.call) {
+      switch (piece.kind) {
+        case Kind::text:
+          append(out, text(piece.text));
+          break;
+        case Kind::name:
+          out.push_back(literal(format_.syntax == CallSyntax::json ? json_escaped(tool.name) : tool.name));
+          break;
+        case Kind::id:
+          append(out, id(tool));
+          break;
+        case Kind::arguments:
+          append(out, arguments(tool));
+      }
+    }
+    return out;
+  }
+
+  GrammarSequence id(const Tool& tool) const {
+    if (format_.id_is_name) return {literal("functions." + tool.name + ":"), {.pattern = "[0-9]{1,3}"}};
+    if (format_.short_ids) return {{.pattern = "[A-Za-z0-9]{9}"}};
+    return {{.pattern = "[A-Za-z0-9_-]{1,64}"}};
+  }
+
+  GrammarSequence arguments(const Tool& tool) {
+    const auto properties = tool.parameters->find("properties");
+    const bool has_properties = properties != tool.parameters->end() && properties->is_object();
+    switch (format_.syntax) {
+      case CallSyntax::json:
+      case CallSyntax::named_json:
+        return {{.schema = tool.parameters, .label = tool.label()}};
+      case CallSyntax::parameters:
+        return has_properties ? members(tool, *properties) : free_members();
+      case CallSyntax::python:
+      case CallSyntax::loose:
+        return has_properties ? members(tool, *properties) : GrammarSequence{};
+    }
+    return {};
+  }
+
+  // The properties of the schema, in its order.
+  GrammarSequence members(const Tool& tool, const Json& properties) {
+    GrammarGroup all{.items = {}, .separator = text(format_.parameter_separator)};
+    const Json required = tool.parameters->value("required", Json::array());
+    bool is_first_required = false;
+    for (const auto& [key, schema] : properties.items()) {
+      all.items.push_back(member(tool, key, schema));
+      const bool is_required =
+          required.is_array() && std::find(required.begin(), required.end(), key) != required.end();
+      is_first_required |= is_required;
+      all.required.push_back(is_required);
+    }
+    if (all.items.empty()) return {};
+    return {group(std::move(all))};
+  }
+  GrammarSequence member(const Tool& tool, const std::string& key, const Json& schema) {
+    GrammarSequence out = text(format_.parameter_open);
+    out.push_back(literal(key));
+    if (format_.syntax != CallSyntax::parameters) {
+      out.push_back(literal(format_.syntax == CallSyntax::python ? "=" : ":"));
+      append(out, scalar(tool, key, schema));
+      return out;
+    }
+    const ParameterType type = parameter_type(schema, *tool.parameters);
+    std::vector<GrammarSequence> forms;
+    if (type != ParameterType::value) {
+      GrammarSequence form = text(format_.parameter_middle);
+      append(form, bare_text(schema));
+      forms.push_back(std::move(form));
+    }
+    if (type == ParameterType::value || (type == ParameterType::either && !format_.json_middle.empty())) {
+      GrammarSequence form = text(format_.json_middle.empty() ? format_.parameter_middle : format_.json_middle);
+      form.push_back(value(tool, key));
+      forms.push_back(std::move(form));
+    }
+    out.push_back(any_of(std::move(forms)));
+    append(out, text(format_.parameter_close));
+    return out;
+  }
+  // A string as it is; of its schema, listed values are enforced.
+  GrammarSequence bare_text(const Json& schema) const {
+    std::vector<GrammarSequence> listed;
+    if (schema.is_object()) {
+      const auto add = [&](const Json& one) {
+        if (one.is_string() && one.get_ref<const std::string&>().find(format_.parameter_close) == std::string::npos)
+          listed.push_back({literal(one.get<std::string>())});
+      };
+      if (const auto list = schema.find("enum"); list != schema.end() && list->is_array())
+        for (const Json& one : *list) add(one);
+      if (const auto fixed = schema.find("const"); fixed != schema.end()) add(*fixed);
+    }
+    if (!listed.empty()) return {any_of(std::move(listed))};
+    return {{.without = format_.parameter_close}};
+  }
+  GrammarPart value(const Tool& tool, const std::string& key) const {
+    std::string step;
+    for (const char c : key) step += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+    return {.schema = tool.parameters, .pointer = "#/properties/" + step, .label = tool.label()};
+  }
+  // JSON, or a string in the quotes of the format.
+  GrammarSequence scalar(const Tool& tool, const std::string& key, const Json& schema) const {
+    const bool is_plain = parameter_type(schema, *tool.parameters) == ParameterType::text && !schema.contains("enum") &&
+                          !schema.contains("const") && !schema.contains("pattern");
+    if (!is_plain) return {value(tool, key)};
+    if (format_.quote.empty())
+      return {any_of({{value(tool, key)}, {literal("'"), {.pattern = "[^'\\\\\\n]*"}, literal("'")}})};
+    GrammarSequence out = text(format_.quote);
+    out.push_back({.without = format_.quote});
+    append(out, text(format_.quote));
+    return out;
+  }
+  // Any parameters.
+  GrammarSequence free_members() const {
+    GrammarSequence one = text(format_.parameter_open);
+    one.push_back({.pattern = "[A-Za-z0-9_.-]{1,64}"});
+    append(one, text(format_.parameter_middle));
+    one.push_back({.without = format_.parameter_close});
+    append(one, text(format_.parameter_close));
+    return {group({.items = {one}, .separator = text(format_.parameter_separator), .min = 0, .max = kAny})};
+  }
+
+  const CallFormat& format_;
+  const Tokenizer& tokenizer_;
+  std::vector<Tool> tools_;
+  std::deque<Json> schemas_;
+};
+
+// White space that models put between a thought and what follows.
+GrammarPart few_spaces() { return {.pattern = "[ \\n]{0,4}"}; }
+
+// Wakes the grammar at the marker.
+GrammarTriggers triggers_at(const std::string& marker, const Tokenizer& tokenizer) {
+  GrammarTriggers triggers;
+  const int32_t token = tokenizer.find(marker);
+  if (token != kNoToken && tokenizer.is_control(token))
+    triggers.tokens.push_back(token);
+  else
+    triggers.words.push_back(marker);
+  return triggers;
+}
+}  // namespace
+
+Result<std::optional<ToolConstraint>> tool_constraint(const ReplyFormat& format, const ToolUse& use,
+                                                      const Tokenizer& tokenizer, const GrammarOptions& options) {
+  static const CallFormat kNoCalls;
+  ToolGrammar grammar(format.calls ? *format.calls : kNoCalls, tokenizer);
+  TRY(grammar.add_tools(use.tools));
+  const bool must_call = use.choice == ToolChoice::required || use.choice == ToolChoice::named;
+  if (use.choice == ToolChoice::named && !grammar.has(use.name))
+    return bad_tool("tool_choice", "there is no tool called '" + use.name + "'");
+  if (must_call && grammar.empty()) return bad_tool("tool_choice", "a call is demanded, but there are no tools");
+  if (use.choice == ToolChoice::none || grammar.empty()) return std::nullopt;
+  if (!format.calls) {
+    if (!must_call) return std::nullopt;
+    return Error{.code = ErrorCode::unsupported,
+                 .what = "the model's chat template shows no tool calls",
+                 .where = "tool_choice",
+                 .hint = "use a model that is made for tools, or response_format"};
+  }
+  const std::string marker = format.calls->marker();
+  if (!must_call && marker.empty()) return std::nullopt;
+
+  GrammarSequence parts;
+  if (must_call && !format.reasoning_start.empty()) {
+    GrammarSequence thought = grammar.text(format.reasoning_start);
+    thought.push_back(few_spaces());
+    parts.push_back(group({.items = {thought}, .min = 0, .max = kMaxThoughts}));
+  }
+  if (must_call) parts.push_back(few_spaces());
+  for (GrammarPart& part : grammar.section(must_call ? use.name : std::string(), use.parallel))
+    parts.push_back(std::move(part));
+  ToolConstraint out;
+  out.grammar = TRY(Grammar::from_parts(parts, options));
+  if (!must_call) out.triggers = triggers_at(marker, tokenizer);
+  return out;
+}
+
+}  // namespace tokamak::server
