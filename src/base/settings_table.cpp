@@ -145,6 +145,8 @@ constexpr auto kSettings = std::to_array<Setting>({
      "Private key (PEM) of the certificate."},
     {"--cors-origin", "", "", "", text, 0, 0, "", "", kScopeServe, kNetwork, false,
      "Web pages of this origin may call the server; `*` is all of them."},
+    {"--no-web-page", "", "", "", flag, 0, 0, "", "off", kScopeServe, kNetwork, false,
+     "Do not serve the page for chatting at `/`."},
 
     {"--parallel", "-np", "", "", integer, 1, 4096, "", "16", kServing, kCrowd, true,
      "Requests that run at once; others wait."},

@@ -46,6 +46,7 @@ Result<server::ServerOptions> server_options(const SettingValues& values) {
   options.api_keys = TRY(read_keys(values));
   options.sampling = TRY(sampler_params(values));
   options.n_predict = values.integer("--n-predict");
+  options.web_page = !values.flag("--no-web-page");
   return options;
 }
 

@@ -38,5 +38,6 @@ void models(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
 void props(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
 void slots(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
 void metrics(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
+void web_page(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
 
 }  // namespace tokamak::server

@@ -127,6 +127,7 @@ class Connection {
     }
     const bool keep_alive = parser.keep_alive();
     const unsigned version = parser.get().version();
+    is_head_ = parser.get().method() == http::verb::head;
     HttpRequest request;
     if (!read_request(parser.release(), request)) {
       co_return co_await write(shared_->error_body(400, request.path, "the request's target is malformed"), version,
@@ -276,6 +277,12 @@ class Connection {
     message.body() = std::move(response.body);
     message.prepare_payload();
     lowest().expires_after(seconds(shared_->options.write_seconds));
+    if (is_head_) {  // the length that GET would have, and no body
+      http::response_serializer<http::string_body> serializer{message};
+      const auto [error, n] = co_await http::async_write_header(stream_, serializer, kTuple);
+      lowest().expires_never();
+      co_return !error && keep_alive;
+    }
     const auto [error, n] = co_await http::async_write(stream_, message, kTuple);
     lowest().expires_never();
     co_return !error && keep_alive;
@@ -285,6 +292,7 @@ class Connection {
   net::io_context& io_;
   std::shared_ptr<Shared> shared_;
   beast::flat_buffer buffer_;
+  bool is_head_ = false;  // of the request that is being answered
 };
 
 template <class Stream>

@@ -21,6 +21,11 @@ constexpr auto kEndpoints = std::to_array<EndpointRow>({
     {"GET", "/props", props, false, false, "the model, its template, and what memory is reserved"},
     {"GET", "/slots", slots, false, false, "running and waiting requests"},
     {"GET", "/metrics", metrics, false, false, "counters in Prometheus' form"},
+    {"GET",
+     "/ /favicon.ico /page/app.js /page/chat.js /page/composer.js /page/dialogs.js /page/dom.js /page/highlight.js "
+     "/page/history.js /page/icon.svg /page/index.html /page/markdown.js /page/message.js /page/settings.js "
+     "/page/status.js /page/store.js /page/stream.js /page/style.css /page/timeline.js",
+     web_page, true, false, "the page for chatting and its files; its own requests bring the key"},
 });
 
 bool has_path(const EndpointRow& row, std::string_view path) {
@@ -105,11 +110,12 @@ void route(const std::shared_ptr<Exchange>& plain, ServerContext& context, Worke
   const std::shared_ptr<Exchange> exchange = origin.empty() ? plain : std::make_shared<CorsExchange>(plain, origin);
   const HttpRequest& request = exchange->request();
   if (request.method == "OPTIONS" && !origin.empty()) return exchange->respond({.status = 204, .content_type = ""});
+  const std::string_view method = request.method == "HEAD" ? "GET" : request.method;  // http_server drops the body
   const EndpointRow* found = nullptr;
   bool other_method = false;
   for (const EndpointRow& row : kEndpoints) {
     if (!has_path(row, request.path)) continue;
-    if (row.method == request.method)
+    if (row.method == method)
       found = &row;
     else
       other_method = true;
