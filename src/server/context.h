@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "chat/chat_template.h"
+#include "chat/reply_format.h"
 #include "engine/service.h"
 #include "server/fields.h"
 #include "server/http.h"
@@ -21,14 +22,13 @@ namespace tokamak::server {
 
 struct ServerOptions {
   HttpOptions http;
-  std::string alias;                  // the model's name in answers; empty: its own
-  std::vector<std::string> api_keys;  // empty: everybody may
-  std::string cors_origin;            // Access-Control-Allow-Origin; empty: none
-  SamplerParams sampling;             // of requests that say nothing
-  int64_t n_predict = -1;             // the same
-  bool web_page = true;               // served at /
-  std::string reasoning_start,
-      reasoning_end;  // tags of thoughts; empty: the common ones are looked for in the template
+  std::string alias;                           // the model's name in answers; empty: its own
+  std::vector<std::string> api_keys;           // empty: everybody may
+  std::string cors_origin;                     // Access-Control-Allow-Origin; empty: none
+  SamplerParams sampling;                      // of requests that say nothing
+  int64_t n_predict = -1;                      // the same
+  bool web_page = true;                        // served at /
+  std::string reasoning_start, reasoning_end;  // tags of thoughts; empty: those of the template
 };
 
 // Threads for work that must not hold up the sockets: JSON, templates, tokens.
@@ -57,6 +57,9 @@ struct ServerContext {
   std::string model_name;
   int64_t created = 0;     // seconds since 1970, of the start
   int64_t n_parallel = 0;  // requests that run at once
+  GrammarTools grammar;
+  ReplyFormat reply_format;           // of the template, or the common form when it knows no tools
+  std::vector<int32_t> reply_tokens;  // control tokens that belong to it, sorted
 
   const Tokenizer& tokenizer() const { return model.tokenizer(); }
 };

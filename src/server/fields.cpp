@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "base/settings.h"
@@ -12,78 +10,11 @@ namespace tokamak::server {
 
 namespace {
 using enum FieldType;
-constexpr auto honoured = Treatment::honoured, ignored = Treatment::ignored, only = Treatment::refused_unless;
-constexpr double kInt = 2147483647;
-
-constexpr auto kFields = std::to_array<FieldRow>({
-    {"model", kAnyGeneration, text, 0, 0, honoured, {}, "echoed; the one loaded model answers whatever it says"},
-    {"messages", kChat, list, 0, 0, honoured, {}, "the conversation"},
-    {"prompt", kCompletions | kNative, any, 0, 0, honoured, {}, "text, token ids, or a list mixing both"},
-    {"stream", kAnyGeneration, boolean, 0, 0, honoured, {}, "answer as server-sent events"},
-    {"stream_options", kChat | kCompletions, object, 0, 0, honoured, {}, "include_usage: a last event with the usage"},
-    {"max_tokens",
-     kChat | kCompletions,
-     integer,
-     -1,
-     kInt,
-     honoured,
-     {},
-     "most tokens to generate; -1: no limit of its own"},
-    {"max_completion_tokens", kChat, integer, -1, kInt, honoured, {}, "the newer name of max_tokens"},
-    {"n_predict", kNative, integer, -1, kInt, honoured, {}, "most tokens to generate; -1: no limit of its own"},
-    {"n", kChat | kCompletions, integer, 1, 1, honoured, {}, "answers to one prompt"},
-    {"best_of", kCompletions, any, 0, 0, only, "1", "more than one answer to choose from is not built"},
-    {"stop", kAnyGeneration, any, 0, 0, honoured, {}, "text or list of texts that end the answer"},
-    {"logprobs", kChat, boolean, 0, 0, honoured, {}, "log-probabilities of the generated tokens"},
-    {"logprobs", kCompletions, integer, 0, 20, honoured, {}, "log-probabilities of so many best tokens"},
-    {"top_logprobs", kChat, integer, 0, 20, honoured, {}, "log-probabilities of so many best tokens"},
-    {"n_probs", kNative, integer, 0, 1000, honoured, {}, "log-probabilities of so many best tokens"},
-    {"echo", kCompletions, boolean, 0, 0, honoured, {}, "the prompt in front of the answer"},
-    {"suffix", kCompletions, any, 0, 0, only, "\"\"", "filling in the middle is not built"},
-    {"frequency_penalty", kChat | kCompletions, number, -2, 2, honoured, {}, "as the setting"},
-    {"presence_penalty", kChat | kCompletions, number, -2, 2, honoured, {}, "as the setting"},
-    {"logit_bias", kAnyGeneration, any, 0, 0, honoured, {}, "object of token ids and biases, or list of pairs"},
-    {"samplers", kAnyGeneration, any, 0, 0, honoured, {}, "names of the samplers in order"},
-    {"dry_sequence_breakers", kAnyGeneration, list, 0, 0, honoured, {}, "texts that end a repetition"},
-    {"ignore_eos", kAnyGeneration, boolean, 0, 0, honoured, {}, "never end by itself"},
-    {"tools", kChat, list, 0, 0, honoured, {}, "shown to the model through its template"},
-    {"tool_choice", kChat, any, 0, 0, only, "\"auto\"", "calls cannot be forced yet"},
-    {"parallel_tool_calls", kChat, boolean, 0, 0, ignored, {}, "the model decides"},
-    {"functions", kChat, any, 0, 0, only, "[]", "use tools"},
-    {"response_format", kChat | kCompletions, any, 0, 0, only, R"({"type":"text"})",
-     "structured output is not built yet"},
-    {"json_schema", kAnyGeneration, any, 0, 0, only, "{}", "structured output is not built yet"},
-    {"grammar", kAnyGeneration, any, 0, 0, only, "\"\"", "structured output is not built yet"},
-    {"chat_template_kwargs", kChat, object, 0, 0, honoured, {}, "handed to the template, enable_thinking and the like"},
-    {"add_generation_prompt", kChat, boolean, 0, 0, honoured, {}, "off: the prompt ends with the last message"},
-    {"continue_final_message", kChat, boolean, 0, 0, honoured, {}, "the last message is an unfinished answer"},
-    {"cache_prompt", kAnyGeneration, boolean, 0, 0, honoured, {}, "reuse and keep the prompt's computed tokens"},
-    {"return_progress", kAnyGeneration, boolean, 0, 0, honoured, {}, "events while the prompt is processed"},
-    {"timings_per_token", kAnyGeneration, boolean, 0, 0, honoured, {}, "timings with every event"},
-    {"return_tokens", kNative, boolean, 0, 0, honoured, {}, "ids of the generated tokens"},
-    {"t_max_predict_ms", kNative, number, 0, 1e9, honoured, {}, "time from the first generated token on; 0: no limit"},
-    {"user", kChat | kCompletions, text, 0, 0, honoured, {}, "requests of one user share a turn"},
-    {"metadata", kChat | kCompletions, any, 0, 0, ignored, {}, "nothing is stored"},
-    {"store", kChat, any, 0, 0, ignored, {}, "nothing is stored"},
-    {"service_tier", kChat, any, 0, 0, ignored, {}, "there is one"},
-    {"prompt_cache_key", kChat | kCompletions, text, 0, 0, ignored, {}, "prefixes are found by their tokens"},
-    {"content", kTokens, any, 0, 0, honoured, {}, "text to be tokenized"},
-    {"tokens", kTokens, list, 0, 0, honoured, {}, "ids to be turned into text"},
-    {"add_special", kTokens, boolean, 0, 0, honoured, {}, "put the model's special tokens around the text"},
-    {"parse_special", kTokens, boolean, 0, 0, honoured, {}, "special tokens may be written in the text"},
-    {"with_pieces", kTokens, boolean, 0, 0, honoured, {}, "each token's text, or its bytes where that is no UTF-8"},
-});
 
 const FieldRow* find_row(std::string_view name, Api api) {
-  for (const FieldRow& row : kFields)
+  for (const FieldRow& row : field_table())
     if (row.name == name && (row.apis & api) != 0) return &row;
   return nullptr;
-}
-
-constexpr std::string_view type_name(FieldType type) {
-  constexpr std::string_view kNames[] = {"true or false", "an integer", "a number", "text",
-                                         "a list",        "an object",  "any"};
-  return kNames[static_cast<size_t>(type)];
 }
 
 // 3.0 counts as an integer, as clients of dynamic languages send it.
@@ -120,7 +51,7 @@ Result<void> check_row(const FieldRow& row, const Json& value) {
     return bad_field(row.name, fmt::format("only {} is accepted: {}", row.only, row.meaning));
   }
   if (!has_type(value, row.type)) return bad_field(row.name, fmt::format("must be {}", type_name(row.type)));
-  if (row.min == row.max && row.type != integer) return {};
+  if (row.min == row.max) return {};
   if (!value.is_number() || (value.get<double>() >= row.min && value.get<double>() <= row.max)) return {};
   return bad_field(row.name, fmt::format("{} is outside {} to {}", value.dump(), row.min, row.max));
 }
@@ -150,30 +81,6 @@ bool is_of(const Setting& setting) { return (setting.scopes & kScopeServe) != 0;
 
 Error bad_field(std::string_view name, std::string what) {
   return Error{.code = ErrorCode::bad_argument, .what = std::move(what), .where = std::string(name)};
-}
-
-std::span<const FieldRow> field_table() { return kFields; }
-
-std::string fields_markdown() {
-  std::string out =
-      "# Request fields\n\nPrinted by the program from `src/server/fields.cpp`. Null counts as absent. Sampling fields "
-      "are\n"
-      "those of [settings](settings.md) with a JSON name. A field that is in no table is ignored.\n\n"
-      "| field | endpoints | value | treatment | meaning |\n|---|---|---|---|---|\n";
-  constexpr std::pair<Api, std::string_view> kApis[] = {
-      {kChat, "chat"}, {kCompletions, "completions"}, {kNative, "completion"}, {kTokens, "tokenize"}};
-  for (const FieldRow& row : kFields) {
-    std::string apis;
-    for (const auto& [api, name] : kApis)
-      if ((row.apis & api) != 0) apis += (apis.empty() ? "" : ", ") + std::string(name);
-    const std::string treatment = row.treatment == honoured  ? "honoured"
-                                  : row.treatment == ignored ? "ignored"
-                                                             : fmt::format("only `{}`", row.only);
-    std::string value(type_name(row.type));
-    if (row.min != row.max) value += fmt::format(", {} to {}", row.min, row.max);
-    out += fmt::format("| `{}` | {} | {} | {} | {} |\n", row.name, apis, value, treatment, row.meaning);
-  }
-  return out;
 }
 
 Result<Fields> Fields::parse(std::string_view body, Api api) {

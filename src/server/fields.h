@@ -15,9 +15,24 @@
 namespace tokamak::server {
 
 // Endpoints, as a bit set.
-enum Api : uint32_t { kChat = 1, kCompletions = 2, kNative = 4, kTokens = 8, kAnyGeneration = 7 };
+enum Api : uint32_t {
+  kChat = 1,
+  kCompletions = 2,
+  kNative = 4,
+  kTokens = 8,
+  kResponses = 16,
+  kMessages = 32,
+  kEmbeddings = 64,
+  kRerank = 128,
+  kInfill = 256,
+  kSlots = 512,
+  kAnyChat = kChat | kResponses | kMessages,
+  kAnyText = kCompletions | kNative | kInfill,
+  kAnyGeneration = kAnyChat | kAnyText,
+};
 
 enum class FieldType : uint8_t { boolean, integer, number, text, list, object, any };
+std::string_view type_name(FieldType type);  // "an integer"
 enum class Treatment : uint8_t {
   honoured,
   ignored,         // has no effect here; accepted so that clients need not care

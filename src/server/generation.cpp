@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -74,13 +75,14 @@ Result<std::vector<std::string>> read_texts(const Json& json, std::string_view n
 }
 
 Result<void> read_stops(const Fields& fields, OutputOptions& output) {
-  const Json* stop = fields.find("stop");
+  const std::string_view name = fields.has("stop_sequences") ? "stop_sequences" : "stop";
+  const Json* stop = fields.find(name);
   if (!stop) return {};
-  output.stops = TRY(read_texts(*stop, "stop"));
+  output.stops = TRY(read_texts(*stop, name));
   for (const std::string& text : output.stops)
-    if (text.empty()) return bad_field("stop", "must not be empty");
+    if (text.empty()) return bad_field(name, "must not be empty");
   if (output.stops.size() > OutputMachine::kMaxStops)
-    return bad_field("stop", fmt::format("more than {} texts", OutputMachine::kMaxStops));
+    return bad_field(name, fmt::format("more than {} texts", OutputMachine::kMaxStops));
   return {};
 }
 
@@ -101,49 +103,107 @@ Result<void> read_sampling(const Fields& fields, const ServerContext& context, S
 
 }  // namespace
 
+namespace {
+int64_t token_limit(const Fields& fields, int64_t fallback) {
+  for (const std::string_view name : {"max_completion_tokens", "max_output_tokens", "max_tokens", "n_predict"})
+    if (fields.has(name)) return fields.integer(name, fallback);
+  return fallback;
+}
+
+Result<void> read_logprobs(const Fields& fields, Api api, GenerationRequest& request) {
+  if ((api & kAnyChat) != 0) {
+    request.logprobs = api == kChat && fields.flag("logprobs", false);
+    request.n_probs = static_cast<size_t>(fields.integer("top_logprobs", 0));
+    if (request.n_probs > 0 && !request.logprobs && api == kChat)
+      return bad_field("top_logprobs", "needs logprobs: true");
+    return {};
+  }
+  const std::string_view name = api == kCompletions ? "logprobs" : "n_probs";
+  request.logprobs = fields.has(name);
+  request.n_probs = static_cast<size_t>(fields.integer(name, 0));
+  return {};
+}
+}  // namespace
+
 Result<GenerationRequest> read_generation(const Fields& fields, Api api, const ServerContext& context) {
   GenerationRequest request;
   TRY(read_sampling(fields, context, request.sampling));
   TRY(read_stops(fields, request.output));
-  const int64_t fallback = fields.integer("max_tokens", context.options.n_predict);
-  request.n_predict = api == kNative ? fields.integer("n_predict", context.options.n_predict)
-                                     : fields.integer("max_completion_tokens", fallback);
-  if (api == kChat) {
-    request.logprobs = fields.flag("logprobs", false);
-    request.n_probs = static_cast<size_t>(fields.integer("top_logprobs", 0));
-    if (request.n_probs > 0 && !request.logprobs) return bad_field("top_logprobs", "needs logprobs: true");
-  } else {
-    const std::string_view name = api == kNative ? "n_probs" : "logprobs";
-    request.logprobs = fields.has(name);
-    request.n_probs = static_cast<size_t>(fields.integer(name, 0));
-  }
+  TRY(read_logprobs(fields, api, request));
+  request.n_predict = token_limit(fields, context.options.n_predict);
   request.max_seconds = fields.number("t_max_predict_ms", 0) / 1000;
   request.cache_prompt = fields.flag("cache_prompt", true);
   request.return_progress = fields.flag("return_progress", false);
   request.client = fields.text("user", "");
+  request.priority = static_cast<int>(fields.integer("priority", 0));
+  request.tenant = fields.text("cache_tenant", "");
   return request;
 }
 
-Result<std::vector<int32_t>> read_prompt(const Json& json, const Tokenizer& tokenizer) {
-  if (json.is_string()) return tokenizer.encode(json.get<std::string>(), {.parse_special = true});
-  if (!json.is_array()) return bad_field("prompt", "must be text or a list of token ids and texts");
-  std::vector<int32_t> out;
-  for (size_t i = 0; i < json.size(); ++i) {
-    const std::string where = fmt::format("prompt[{}]", i);
-    if (json[i].is_string()) {
-      for (int32_t token : tokenizer.encode(json[i].get<std::string>(), {.add_special = i == 0, .parse_special = true}))
-        out.push_back(token);
-      continue;
-    }
-    if (!json[i].is_number_integer()) return bad_field(where, "must be a token id or a text");
-    const bool fits = json[i].is_number_unsigned()
-                          ? json[i].get<uint64_t>() < static_cast<uint64_t>(tokenizer.n_vocab())
-                          : json[i].get<int64_t>() >= 0;
-    if (!fits)
-      return bad_field(where, fmt::format("token id {} is outside 0..{}", json[i].dump(), tokenizer.n_vocab() - 1));
-    out.push_back(static_cast<int32_t>(json[i].get<uint64_t>()));
+Json sampling_json(const SamplerParams& params) {
+  Json out = Json::object();
+  for (const auto& [name, value] : sampler_fields(params))
+    std::visit([&](auto v) { out[std::string(name)] = v; }, value);
+  return out;
+}
+
+namespace {
+Result<void> append_piece(const Json& piece, const std::string& where, const Tokenizer& tokenizer,
+                          std::vector<int32_t>& out) {
+  if (piece.is_string()) {
+    const std::vector<int32_t> tokens =
+        tokenizer.encode(piece.get<std::string>(), {.add_special = out.empty(), .parse_special = true});
+    out.insert(out.end(), tokens.begin(), tokens.end());
+    return {};
   }
-  if (out.empty()) return bad_field("prompt", "is empty");
+  if (!piece.is_number_integer()) return bad_field(where, "must be a token id or a text");
+  const bool fits = piece.is_number_unsigned() ? piece.get<uint64_t>() < static_cast<uint64_t>(tokenizer.n_vocab())
+                                               : piece.get<int64_t>() >= 0;
+  if (!fits)
+    return bad_field(where, fmt::format("token id {} is outside 0..{}", piece.dump(), tokenizer.n_vocab() - 1));
+  out.push_back(static_cast<int32_t>(piece.get<uint64_t>()));
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<int32_t>> read_one_prompt(const Json& json, const std::string& where, const Tokenizer& tokenizer) {
+  std::vector<int32_t> out;
+  if (!json.is_array()) {
+    TRY(append_piece(json, where, tokenizer, out));
+  } else {
+    for (size_t i = 0; i < json.size(); ++i)
+      TRY(append_piece(json[i], fmt::format("{}[{}]", where, i), tokenizer, out));
+  }
+  if (out.empty()) return bad_field(where, "is empty");
+  return out;
+}
+
+Result<std::vector<std::vector<int32_t>>> read_prompts(const Json& json, const Tokenizer& tokenizer) {
+  if (!json.is_string() && !json.is_array()) return bad_field("prompt", "must be text or a list");
+  std::vector<std::vector<int32_t>> out;
+  const auto is_text = [](const Json& item) { return item.is_string(); };
+  const auto is_list = [](const Json& item) { return item.is_array(); };
+  const bool is_several =
+      json.is_array() && !json.empty() && (std::ranges::all_of(json, is_text) || std::ranges::any_of(json, is_list));
+  if (!is_several) {
+    out.push_back(TRY(read_one_prompt(json, "prompt", tokenizer)));
+    return out;
+  }
+  if (json.size() > kMaxPrompts) return bad_field("prompt", fmt::format("holds more than {} prompts", kMaxPrompts));
+  for (size_t i = 0; i < json.size(); ++i)
+    out.push_back(TRY(read_one_prompt(json[i], fmt::format("prompt[{}]", i), tokenizer)));
+  return out;
+}
+
+std::vector<GenerationRequest> repeat(const GenerationRequest& request, size_t n,
+                                      std::span<const OutputGrammar> grammars, const ServerContext& context,
+                                      int32_t thought_token) {
+  std::vector<GenerationRequest> out(n, request);
+  for (size_t i = 0; i < n; ++i) {
+    if (request.sampling.seed >= 0) out[i].sampling.seed = request.sampling.seed + static_cast<int64_t>(i);
+    out[i].constraint = make_constraint(grammars, context.grammar, thought_token);
+  }
   return out;
 }
 
@@ -219,14 +279,22 @@ Json TextLogprobs::json() const {
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 std::string event(const Json& json) { return "data: " + dump(json) + "\n\n"; }
 
-bool AnswerStream::send(const Json& chunk) {
-  if (!is_open_) exchange_->begin_events();
+void AnswerStream::open() {
+  if (!is_open_) exchange_->begin_events(headers_);
   is_open_ = true;
+}
+bool AnswerStream::send(const Json& chunk) {
+  open();
   return exchange_->send_event(event(chunk));
 }
-void AnswerStream::fail(const Error& error) {
-  if (!is_open_) return exchange_->respond(error_response(Dialect::openai, error));
-  exchange_->send_event("data: " + error_data(Dialect::openai, error) + "\n\n");
+bool AnswerStream::send(std::string_view name, const Json& chunk) {
+  open();
+  return exchange_->send_event(fmt::format("event: {}\n{}", name, event(chunk)));
+}
+void AnswerStream::fail(const Error& error, Dialect dialect) {
+  if (!is_open_) return exchange_->respond(error_response(dialect, error));
+  const std::string_view name = dialect == Dialect::anthropic ? "event: error\n" : "";
+  exchange_->send_event(fmt::format("{}data: {}\n\n", name, error_data(dialect, error)));
   exchange_->end_events();
 }
 void AnswerStream::end(bool with_done_event) {
@@ -243,31 +311,6 @@ Json usage_chunk(Json chunk, const RequestTimings& timings) {
 bool wants_usage(const Fields& fields) {
   const Json* options = fields.find("stream_options");
   return options && options->contains("include_usage") && (*options)["include_usage"] == true;
-}
-
-void submit(const std::shared_ptr<Exchange>& exchange, ServerContext& context, GenerationRequest request,
-            std::unique_ptr<AnswerWriter> writer, Dialect dialect) {
-  const std::shared_ptr<AnswerWriter> shared = std::move(writer);
-  EventSink sink = [shared](const Event& event) {
-    return std::visit(
-        [&](const auto& e) {
-          using E = std::decay_t<decltype(e)>;
-          if constexpr (std::is_same_v<E, PromptProgress>) return shared->progress(e);
-          if constexpr (std::is_same_v<E, PromptScores>) return shared->scores(e);
-          if constexpr (std::is_same_v<E, TokensEvent>) return shared->tokens(e);
-          if constexpr (std::is_same_v<E, Finished>) shared->finished(e);
-          if constexpr (std::is_same_v<E, Failed>) shared->failed(e.error);
-          return true;
-        },
-        event);
-  };
-  auto handle = context.service.submit(std::move(request), std::move(sink));
-  if (!handle) {
-    const bool busy = handle.error().code == ErrorCode::queue_full;
-    exchange->respond(error_response(dialect, handle.error(), busy ? context.service.retry_after_seconds() : 0));
-    return;
-  }
-  exchange->on_disconnect([&service = context.service, id = *handle] { service.cancel(id); });
 }
 
 }  // namespace tokamak::server

@@ -1,13 +1,29 @@
 #include "server/server.h"
 
+#include "chat/tool_fallback.h"
 #include "server/dialect.h"
 #include "server/endpoints.h"
+#include "server/reply.h"
 
 namespace tokamak::server {
 
 namespace {
 constexpr int kWorkers = 2;
 constexpr std::chrono::milliseconds kMaskBudget{2000};
+
+void set_reply_format(ServerContext& context) {
+  ReplyFormat& format = context.reply_format;
+  if (context.chat_template) {
+    format = find_reply_format(*context.chat_template);
+    if (!context.chat_template->abilities().shows_tools)
+      format.calls = find_reply_format(tool_fallback_template()).calls;
+  }
+  if (!context.options.reasoning_start.empty()) {
+    format.reasoning_start = context.options.reasoning_start;
+    format.reasoning_end = context.options.reasoning_end;
+  }
+  context.reply_tokens = reply_tokens(format, context.tokenizer());
+}
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<Session> session, Result<ChatTemplate> chat_template,
@@ -18,14 +34,21 @@ Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<Session> session, 
   std::string name = options.alias.empty() ? model.name() : options.alias;
   const HttpOptions http = options.http;
   server->workers_ = std::make_unique<Workers>(kWorkers);
-  server->context_ = std::make_unique<ServerContext>(ServerContext{.options = std::move(options),
-                                                                   .service = *server->service_,
-                                                                   .workers = *server->workers_,
-                                                                   .model = model,
-                                                                   .chat_template = std::move(chat_template),
-                                                                   .model_name = std::move(name),
-                                                                   .created = unix_seconds(),
-                                                                   .n_parallel = service_options.n_parallel});
+  server->context_ = std::make_unique<ServerContext>(
+      ServerContext{.options = std::move(options),
+                    .service = *server->service_,
+                    .workers = *server->workers_,
+                    .model = model,
+                    .chat_template = std::move(chat_template),
+                    .model_name = std::move(name),
+                    .created = unix_seconds(),
+                    .n_parallel = service_options.n_parallel,
+                    .grammar = {.tokenizer = model.tokenizer(), .trie = VocabTrie::create(model.tokenizer())}});
+  set_reply_format(*server->context_);
+  server->workers_->post([&tools = server->context_->grammar] {
+    // The states of JSON texts, which all schemas share.
+    if (const auto any = Grammar::any_json_object()) prepare_masks(*any, *tools.trie, kMaskBudget);
+  });
   server->http_ = TRY(HttpServer::start(
       http,
       [&context = *server->context_, &workers = *server->workers_](const std::shared_ptr<Exchange>& exchange) {

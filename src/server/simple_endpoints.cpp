@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/utf8.h"
-#include "server/chat_prompt.h"
+#include "server/chat_fields.h"
 #include "server/endpoints.h"
 #include "server/generation.h"
 
@@ -55,6 +55,12 @@ Json model_meta(const ServerContext& context) {
   return {{"n_vocab", hp.n_vocab}, {"n_ctx", context.service.n_ctx()},     {"n_ctx_train", hp.n_ctx_train},
           {"n_embd", hp.n_embd},   {"n_params", context.model.n_params()}, {"size", context.model.file().n_bytes()}};
 }
+// What requests get that say nothing.
+Json default_settings(const ServerOptions& options) {
+  Json out = sampling_json(options.sampling);
+  out["n_predict"] = options.n_predict;
+  return out;
+}
 }  // namespace
 
 void tokenize(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
@@ -70,7 +76,7 @@ void detokenize(const std::shared_ptr<Exchange>& exchange, ServerContext& contex
 void apply_template(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
   const auto render = [&]() -> Result<Json> {
     const Fields fields = TRY(Fields::parse(exchange->request().body, kChat));
-    return Json{{"prompt", TRY(render_chat(fields, context))}};
+    return Json{{"prompt", TRY(make_chat_prompt(TRY(read_chat(fields, context)), context)).text}};
   };
   answer(exchange, render());
 }
@@ -98,6 +104,9 @@ void props(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
   for (const MemoryUse& use : context.service.memory())
     memory.push_back({{"what", use.what}, {"bytes", use.n_bytes}, {"file_mapping", use.is_file_mapping}});
   json["memory"] = std::move(memory);
+  json["total_slots"] = context.n_parallel;
+  json["default_generation_settings"] = {{"n_ctx", context.service.n_ctx()},
+                                         {"params", default_settings(context.options)}};
   exchange->respond({.body = dump(json)});
 }
 

@@ -133,6 +133,13 @@ bool set_sampler_field(SamplerParams& params, std::string_view json, double valu
   return false;
 }
 
+std::vector<std::pair<std::string_view, SamplerValue>> sampler_fields(const SamplerParams& params) {
+  std::vector<std::pair<std::string_view, SamplerValue>> out;
+  for (const Field& field : kFields)
+    std::visit([&](auto member) { out.emplace_back(field.json, params.*member); }, field.member);
+  return out;
+}
+
 Result<SamplerParams> sampler_params(const SettingValues& values) {
   SamplerParams params;
   for (const Field& field : kFields)

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/result.h"
@@ -61,6 +63,10 @@ Result<SamplerParams> validate(SamplerParams params);
 
 // Sets the member of this JSON name (numbers and flags only); false: there is none. Ranges are left to validate().
 bool set_sampler_field(SamplerParams& params, std::string_view json, double value);
+
+// All members with a JSON name, numbers and flags, in the order of the table.
+using SamplerValue = std::variant<bool, int64_t, double>;
+std::vector<std::pair<std::string_view, SamplerValue>> sampler_fields(const SamplerParams& params);
 
 // The sampling rows of the command line or environment, validated.
 Result<SamplerParams> sampler_params(const SettingValues& values);
