@@ -217,6 +217,14 @@ void Scheduler::take_outcome(const Entry& entry, const Outcome& outcome) {
   request.decodes = request.n_tokens - request.n_done == 1 && request.n_tokens > request.info.n_tokens;
 }
 
+// Who waited for its turn is not stuck.
+void Scheduler::forgive_waiting() {
+  for (Request* request : running_) request->in_step = false;
+  for (const Entry& entry : entries_) requests_.at(entry.id).in_step = true;
+  for (Request* request : running_)
+    if (!request->in_step) request->last_progress = clock_.now();
+}
+
 bool Scheduler::step() {
   let_leave();
   admit();
@@ -226,6 +234,7 @@ bool Scheduler::step() {
   const double start = clock_.now();
   device_.run(entries_, outcomes_);
   costs_.learn(work_, clock_.now() - start);
+  forgive_waiting();
   for (size_t i = 0; i < entries_.size(); ++i) take_outcome(entries_[i], outcomes_[i]);
   return true;
 }

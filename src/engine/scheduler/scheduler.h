@@ -14,7 +14,8 @@
 //   cache of old prompts gives way first, then the youngest running request: its pages are freed, and it waits before
 //   all that have not run yet and computes again what it had. The oldest is never interrupted, and any request alone
 //   fits, so everyone gets through; nobody fails because of another.
-// - Cancelled and stuck requests leave before the next step.
+// - Cancelled and stuck requests leave before the next step. Stuck is who takes part in steps and gets no further, not
+//   who waits for its turn.
 #pragma once
 
 #include <cstdint>
@@ -129,7 +130,7 @@ class Scheduler {
     RequestInfo info;
     uint64_t order = 0;    // of arrival
     uint64_t started = 0;  // order of the first start; 0: has not run yet
-    bool running = false, decodes = false, cancelled = false;
+    bool running = false, decodes = false, cancelled = false, in_step = false;
     int64_t n_tokens = 0, n_done = 0;
     double submitted = 0, last_progress = 0, last_token = 0;
   };
@@ -146,6 +147,7 @@ class Scheduler {
   void make_room();
   int64_t pages_of_step() const;
   void preempt(Request& request);
+  void forgive_waiting();
   void take_outcome(const Entry& entry, const Outcome& outcome);
   void remove(RequestId id);
 

@@ -207,6 +207,14 @@ TEST(SchedulerTest, ARequestWithoutProgressFailsAndOthersGoOn) {
   EXPECT_EQ(device.left, std::vector<RequestId>{1});
 }
 
+TEST(SchedulerTest, WhoWaitsForItsTurnIsNotStuck) {
+  // The last prompt gets its first step after about 100 seconds.
+  std::vector<SimulatedRequest> requests(20, {.client = "a", .n_prompt = 3000, .n_generate = 5});
+  Simulator simulator({.n_pages = 10000}, {.n_parallel = 20, .stall_seconds = 10});
+  simulator.run(requests);
+  for (const Fate& fate : simulator.fates()) EXPECT_EQ(fate.n_generated, 5);
+}
+
 TEST(SchedulerTest, PromptsAreCutWhereTheyAskForIt) {
   class Recorder : public StuckDevice {
    public:
