@@ -1,7 +1,11 @@
 #include "server/context.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <random>
+
+#include "base/log.h"
 
 namespace tokamak::server {
 
@@ -40,7 +44,11 @@ void Workers::run() {
       work = std::move(queue_.front());
       queue_.pop_front();
     }
-    work();
+    try {
+      work();
+    } catch (const std::exception& e) {  // a mistake of ours: this request gets status 500, the others go on
+      log_line(LogLevel::warning, fmt::format("a request ended by an exception: {}", e.what()));
+    }
   }
 }
 

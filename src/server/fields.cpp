@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/settings.h"
@@ -108,7 +109,9 @@ Result<void> Fields::check() {
 
 const Json* Fields::find(std::string_view name) const {
   const auto found = json_.find(name);
-  return found == json_.end() || found->is_null() ? nullptr : &*found;
+  if (found == json_.end() || found->is_null()) return nullptr;
+  // Not of this endpoint: ignored, and so of any type.
+  return std::ranges::find(unknown_, name) == unknown_.end() ? &*found : nullptr;
 }
 bool Fields::flag(std::string_view name, bool fallback) const {
   const Json* value = find(name);
