@@ -2,7 +2,8 @@
 # Builds and runs everything that proves the build. Usage: ./test.sh [quick|full|nightly]
 #   quick    unit tests of the release build (the inner loop, below 2 minutes after a build)
 #   full     default, and what CI runs: quick, source checks, sanitizers (fuzz corpora too), scalar and AVX2 kernels
-#   nightly  full, clang-tidy, the Python oracles, ARM tests under the emulator, and 10 minutes of fuzzing per target
+#   nightly  full, clang-tidy, the Python oracles, the web page in a browser, ARM tests under the
+#            emulator, and 10 minutes of fuzzing per target
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 mode=${1:-full}
@@ -17,7 +18,7 @@ say() { printf '\n== %s\n' "$*"; }
 say "packages"
 scripts/setup.sh build models test
 if [[ $mode != quick ]]; then scripts/setup.sh lint; fi
-if [[ $mode == nightly ]]; then scripts/setup.sh cross tidy; fi
+if [[ $mode == nightly ]]; then scripts/setup.sh cross tidy page; fi
 
 say "release build"
 cmake --preset release -DTOKAMAK_TESTS=ON >/dev/null
@@ -44,6 +45,8 @@ if [[ $mode == nightly ]]; then
   scripts/lint.sh tidy build/release
   say "oracles"
   scripts/oracles.sh --check
+  say "the web page in a browser"
+  tools/page_test.py "$(scripts/fetch_model.sh smollm2)"
   say "ARM kernels under the emulator"
   scripts/test_arm.sh
   say "fuzz targets, ${TOKAMAK_FUZZ_SECONDS:=600} s each"

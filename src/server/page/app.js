@@ -150,7 +150,7 @@ const composer = new Composer(chats, openSettings);
 const drawer = new Drawer();
 new History(chats, confirmDialog, () => drawer.closeIfOver());
 handleKeys(chats, composer);
-chats.addEventListener('messages', () => status.poll());
+for (const type of ['messages', 'ended']) chats.addEventListener(type, () => status.poll());
 for (const button of document.querySelectorAll('#suggestions button'))
   button.addEventListener('click', () => composer.fill(button.textContent));
-if (matchMedia('(pointer: fine)').matches) byId('prompt').focus();
+if (!matchMedia('(pointer: coarse)').matches) byId('prompt').focus();  // would open a keyboard on the screen

@@ -28,7 +28,7 @@ export class Composer {
     this.box.value = this.drafts.get(this.id) ?? '';
     this.fit();
     this.show();
-    if (matchMedia('(pointer: fine)').matches) this.box.focus();
+    if (!matchMedia('(pointer: coarse)').matches) this.box.focus();
   }
   key(event) {
     if (event.isComposing) return;

@@ -16,8 +16,8 @@ function statParts(stats) {
   if (stats.prompt > 0) {
     const cached = stats.cached ?? 0;
     const share = Math.round(100 * cached / stats.prompt);
-    out.push([`${cached} of ${stats.prompt} prompt tokens cached (${share} %)`,
-      'Prompt tokens that earlier requests had computed', 'cached']);
+    out.push([`${cached} of ${stats.prompt} prompt tokens cached`,
+      `Prompt tokens that earlier requests had computed: ${share} %`, 'cached']);
   }
   return out;
 }
