@@ -188,6 +188,9 @@ class Page:
                 self.call("Input.dispatchKeyEvent", type="keyDown", key=char, text=char)
                 self.call("Input.dispatchKeyEvent", type="keyUp", key=char)
 
+    def paste(self, text):
+        self.call("Input.insertText", text=text)
+
     def click(self, selector):
         where = self.js(f"""(() => {{
             const node = document.querySelector({json.dumps(selector)});

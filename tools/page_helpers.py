@@ -64,7 +64,8 @@ def settings(page, **values):
 
 
 def ask(page, text, wait=True):
-    page.click("#prompt")
+    if page.js("document.activeElement.id") != "prompt":
+        page.click("#prompt")
     page.type(text)
     page.key("Enter")
     if wait:

@@ -90,7 +90,10 @@ class Conversation {
   ended({conversation, message}) {
     if (conversation !== this.chats.current) return;
     this.updateLast();
-    if (!message.error) say(message.stopped ? 'Stopped' : `The answer is complete: ${message.stats.generated ?? 0} tokens`);
+    if (!message.error && this.chats.current.messages.includes(message)) {
+      const tokens = message.stats.generated ?? 0;
+      say(message.stopped ? 'Stopped' : `The answer is complete: ${tokens} tokens`);
+    }
   }
 
   scrolled() {

@@ -12,7 +12,7 @@ const SAVE_MS = 2000;
 
 function forServer(message) {
   const out = {role: message.role, content: message.content};
-  if (message.tool_calls) out.tool_calls = message.tool_calls;
+  if (message.tool_calls) out.tool_calls = message.tool_calls.filter(Boolean);
   if (message.tool_call_id) out.tool_call_id = message.tool_call_id;
   return out;
 }
@@ -170,6 +170,7 @@ export class Chats extends EventTarget {
 
   async answer() {
     const conversation = this.current;
+    this.stop();  // an answer on its way gives way to the new one
     sessionStorage.setItem(OPEN, conversation.id);
     const message = {role: 'assistant', content: '', stats: {}, stopped: true};  // until it has ended by itself
     const run = new Run(message);
@@ -179,6 +180,7 @@ export class Chats extends EventTarget {
     } catch (error) {
       message.error = error.message;
     }
+    if (body?.response_format) message.json = true;
     conversation.messages.push(message);
     if (body) this.runs.set(conversation.id, {conversation, run});
     this.save(conversation);

@@ -27,6 +27,11 @@ function finishText(message) {
   return message.finish === 'length' ? 'cut off at the token limit' : '';
 }
 
+// JSON was asked for: shown as such, also while it is not complete.
+function asCode(text) {
+  return `~~~~~~~~~json\n${text}`;
+}
+
 function pretty(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
@@ -109,7 +114,7 @@ export class MessageView {
     this.node.setAttribute('aria-busy', String(run !== null));
     this.node.classList.toggle('running', run !== null);
     this.showThoughts(run);
-    renderInto(this.body, message.content);
+    renderInto(this.body, message.json && message.content ? asCode(message.content) : message.content);
     this.showCalls(run, isLast);
     this.showState(run);
     this.showStats(run);

@@ -3,7 +3,7 @@
 //
 // Conversation: {id, title, system, created, updated, messages}
 // Message: {role: 'user' | 'assistant' | 'tool', content, reasoning?, tool_calls?, tool_call_id?, stats?, timeline?,
-//           error?, stopped?}
+//           error?, stopped?, json?}
 
 const PREFIX = 'tokamak.chat.';
 const ROLES = ['user', 'assistant', 'tool'];
@@ -80,6 +80,7 @@ function cleanMessage(message) {
     if (text(message[name])) out[name] = message[name];
   if (Array.isArray(message.tool_calls) && message.tool_calls.length) out.tool_calls = message.tool_calls.map(cleanCall);
   if (message.stopped === true) out.stopped = true;
+  if (message.json === true) out.json = true;
   const stats = plain(message.stats);
   if (stats) out.stats = Object.fromEntries(Object.entries(stats).filter(([, value]) => Number.isFinite(value)));
   const timeline = cleanTimeline(message.timeline);

@@ -122,9 +122,10 @@ class Picture {
     const mark = step(this.end, this.width < 480 ? 4 : 8);
     const out = [];
     const y = this.gapsY + GAPS;
+    const label = (ms) => (mark < 1000 && this.end < 1000 ? `${Math.round(ms)} ms` : `${+(ms / 1000).toFixed(2)} s`);
     for (let ms = 0; ms <= this.end; ms += mark)
       out.push(svg('line', {x1: this.x(ms), x2: this.x(ms), y1: y, y2: y + 4, stroke: this.colors.muted}),
-        this.text(this.x(ms), y + 18, ms === 0 ? '0' : duration(ms), {'text-anchor': 'middle'}));
+        this.text(this.x(ms), y + 18, ms === 0 ? '0' : label(ms), {'text-anchor': 'middle'}));
     return out;
   }
   legend() {
