@@ -215,6 +215,8 @@ class Page:
         self.wait("!window.beforeReload && document.readyState === 'complete'")
 
     def screenshot(self, path):
+        """As .png or .webp, by the path's ending."""
+        path = pathlib.Path(path)
         time.sleep(0.1)
-        data = self.call("Page.captureScreenshot", format="png")["data"]
-        pathlib.Path(path).write_bytes(base64.b64decode(data))
+        data = self.call("Page.captureScreenshot", format=path.suffix[1:])["data"]
+        path.write_bytes(base64.b64decode(data))

@@ -69,7 +69,7 @@ def ask(page, text, wait=True):
     page.type(text)
     page.key("Enter")
     if wait:
-        page.wait(IDLE, 60)
+        page.wait(IDLE, 120)
 
 
 def stream(*deltas, finish="stop", error=None):

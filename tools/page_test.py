@@ -53,14 +53,14 @@ def test_start(context):
 
 def test_answer_streams(context):
     page = context.page()
-    settings(page, temperature="0", max_tokens="160")
+    settings(page, temperature="0", max_tokens="100")
     ask(page, "Write a Python function that adds two numbers, and explain it.", wait=False)
     seen = {page.wait("document.querySelector('.message.assistant .markdown:not(.thoughts *)')?.innerText.length")}
     while not page.js(IDLE):
         seen.add(page.js("document.querySelector('.message.assistant .foot').previousSibling.parentNode.innerText.length"))
     expect(len(seen) > 3, f"the text grows bit by bit: {sorted(seen)}")
     expect(float(page.text("[data-stat=rate]").split()[0]) > 0, "tokens per second are shown")
-    expect("160 tokens" in page.text("[data-stat=generated]"), "so are tokens")
+    expect("100 tokens" in page.text("[data-stat=generated]"), "so are tokens")
     expect("first after" in page.text("[data-stat=first]"), "and the time to the first")
     expect("cut off" in page.text("[data-stat=finish]"), "the end is explained")
     ask(page, "And now three numbers.")

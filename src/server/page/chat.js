@@ -36,6 +36,7 @@ class Run {
     this.start = performance.now();
     this.timeline = message.timeline = newTimeline();
     this.progress = null;
+    this.promptMs = [];  // of each progress event, by the server's clock
   }
   ms() {
     return Math.round((performance.now() - this.start) * 10) / 10;
@@ -46,6 +47,7 @@ class Run {
     if (event.prompt_progress) {
       const p = this.progress = event.prompt_progress;
       timeline.progress.push([now, p.processed, p.cache, p.total]);
+      this.promptMs.push(p.time_ms);
     }
     const choice = event.choices?.[0];
     const delta = choice?.delta ?? {};
@@ -68,9 +70,18 @@ class Run {
   // Later tokens by the server's clock, so that the page's own work makes no gaps.
   tokenTime(event, now) {
     const [first] = this.timeline.tokens;
-    const sinceFirst = event.timings?.predicted_ms;
-    if (first === undefined || !Number.isFinite(sinceFirst)) return now;
-    return Math.max(this.timeline.tokens.at(-1), Math.round((first + sinceFirst) * 10) / 10);
+    if (!event.timings) return now;
+    if (first === undefined) {
+      this.alignPrompt(now - event.timings.prompt_ms);
+      return now;
+    }
+    return Math.max(this.timeline.tokens.at(-1), Math.round((first + event.timings.predicted_ms) * 10) / 10);
+  }
+  // The same for the parts of the prompt, which ended with the first token.
+  alignPrompt(start) {
+    this.timeline.progress.forEach((row, i) => {
+      row[0] = Math.max(0, Math.round((start + this.promptMs[i]) * 10) / 10);
+    });
   }
   takeTimings(t) {
     const stats = this.message.stats;

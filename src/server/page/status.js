@@ -1,7 +1,7 @@
 // What the server is doing: a chip in the header, and a panel with everything.
 import {byId, el} from './dom.js';
 import {showDefaults} from './settings.js';
-import {getJson, getText, parseMetrics} from './stream.js';
+import {apiKey, getJson, getText, parseMetrics} from './stream.js';
 
 const REST_MS = 10000, BUSY_MS = 1500;
 
@@ -22,7 +22,8 @@ function parameters(n) {
 export class Status {
   // `isBusy()`: whether an answer of this page streams.
   constructor(isBusy) {
-    Object.assign(this, {isBusy, model: null, props: null, slots: null, metrics: null, health: 'unknown', trouble: ''});
+    Object.assign(this, {isBusy, model: null, props: null, slots: null, metrics: null, health: 'unknown', trouble: '',
+      refusedKey: null});
     byId('status').addEventListener('click', () => this.open());
     byId('server').addEventListener('close', () => clearTimeout(this.timer) ?? this.poll());
     document.addEventListener('visibilitychange', () => document.hidden || this.poll());
@@ -55,6 +56,10 @@ export class Status {
       if (!error.status) this.props = null;
       return;
     }
+    if (this.refusedKey === apiKey.get()) {
+      this.health = 'key';
+      return;
+    }
     try {
       const first = this.props === null;
       this.props ??= await getJson('props');
@@ -63,6 +68,7 @@ export class Status {
     } catch (error) {
       this.slots = this.metrics = null;
       this.trouble = error.message;
+      this.refusedKey = error.status === 401 ? apiKey.get() : null;
       if (error.status === 401) this.health = 'key';
     }
   }

@@ -1,8 +1,8 @@
 // The picture of one run: waiting, the prompt part by part, every token as a tick, and below how long each token let
 // wait for it, so that stalls are seen at once.
 //
-// Timeline: {progress: [[ms, processed, cache, total], ...], tokens: [ms, ...], end}, all times from sending on; tokens
-// by the server's clock.
+// Timeline: {progress: [[ms, processed, cache, total], ...], tokens: [ms, ...], end}, all times from sending on, as
+// far apart as by the server's clock.
 import {download, el, svg} from './dom.js';
 
 export function newTimeline() {
@@ -67,6 +67,11 @@ class Picture {
   text(x, y, content, props = {}) {
     return svg('text', {x, y, fill: this.colors.muted, ...props}, content);
   }
+  // Width of a stroke for `share` of the room that a token has.
+  stroke(share, most) {
+    const room = (this.width - LEFT - RIGHT) / Math.max(1, this.timeline.tokens.length);
+    return Math.min(most, Math.max(0.3, share * room)).toFixed(2);
+  }
   bar(from, to, y, fill, title) {
     const x = this.x(from);
     return svg('rect', {x, y, width: Math.max(1, this.x(to) - x - 0.5), height: LANE, fill, rx: 2},
@@ -97,7 +102,7 @@ class Picture {
     const {tokens} = this.timeline;
     const path = tokens.map((ms) => `M${this.x(ms).toFixed(1)} ${this.tokensY}v${LANE}`).join('');
     return [this.text(LEFT - 8, this.tokensY + 15, 'tokens', {'text-anchor': 'end'}),
-      svg('path', {d: path, stroke: this.colors.token, 'stroke-width': tokens.length > 400 ? 0.6 : 1.2, fill: 'none'})];
+      svg('path', {d: path, stroke: this.colors.token, 'stroke-width': this.stroke(0.4, 1.2), fill: 'none'})];
   }
   gaps() {
     const gaps = gapsOf(this.timeline);
@@ -113,7 +118,7 @@ class Picture {
     const draw = (isStall, color) => {
       const d = gaps.map((gap, i) => (gap >= this.stallFrom) === isStall
         ? `M${this.x(tokens[i + 1]).toFixed(1)} ${y(0).toFixed(1)}V${y(gap).toFixed(1)}` : '').join('');
-      return d && svg('path', {d, stroke: color, 'stroke-width': isStall ? 2.4 : 1.4, fill: 'none'});
+      return d && svg('path', {d, stroke: color, 'stroke-width': isStall ? 2.4 : this.stroke(0.5, 1.4), fill: 'none'});
     };
     out.push(draw(false, this.colors.token), draw(true, this.colors.stall));
     return out;
@@ -133,10 +138,10 @@ class Picture {
     if ((this.timeline.progress[0]?.[2] ?? 0) > 0) entries.push(['cache hit', this.colors.cached]);
     entries.push(['token', this.colors.token]);
     if (this.stats.longest >= this.stallFrom) entries.push(['stall', this.colors.stall]);
-    let x = LEFT;
+    let x = this.width < 480 ? 14 : LEFT;
     return entries.flatMap(([name, fill]) => {
       const at = x;
-      x += 26 + name.length * 5.8;
+      x += 28 + name.length * 6;
       return [svg('rect', {x: at, y: 10, width: 9, height: 9, rx: 2, fill}), this.text(at + 14, 18.5, name)];
     });
   }
