@@ -20,6 +20,7 @@ class Conversation {
     this.actions = {
       resend: (index, text) => chats.resend(index, text),
       regenerate: () => chats.regenerate(),
+      goOn: () => chats.goOn(),
       answerCalls: (results) => chats.answerCalls(results),
       setKey: (key) => {
         apiKey.set(key);

@@ -164,6 +164,13 @@ export class Chats extends EventTarget {
     while (messages.at(-1)?.role === 'assistant') messages.pop();
     if (messages.length) this.answer();
   }
+  // Goes on with the last answer, which was stopped or cut off.
+  goOn() {
+    const message = this.current.messages.at(-1);
+    if (message?.role !== 'assistant' || !message.content) return;
+    delete message.finish;
+    this.answer(message);
+  }
   answerCalls(results) {
     for (const {id, content} of results) this.current.messages.push({role: 'tool', content, tool_call_id: id});
     this.answer();
@@ -179,20 +186,22 @@ export class Chats extends EventTarget {
       return_progress: true, ...requestFields()};
   }
 
-  async answer() {
+  // Into a new message, or onto the end of the last one.
+  async answer(last = null) {
     const conversation = this.current;
     this.stop();  // an answer on its way gives way to the new one
     sessionStorage.setItem(OPEN, conversation.id);
-    const message = {role: 'assistant', content: '', stats: {}, stopped: true};  // until it has ended by itself
+    const message = last ?? {role: 'assistant', content: ''};
+    Object.assign(message, {stats: {}, stopped: true});  // until it has ended by itself
     const run = new Run(message);
     let body;
     try {
-      body = this.request(conversation);
+      body = {...this.request(conversation), continue_final_message: last ? true : undefined};
     } catch (error) {
       message.error = error.message;
     }
     if (body?.response_format) message.json = true;
-    conversation.messages.push(message);
+    if (!last) conversation.messages.push(message);
     if (body) this.runs.set(conversation.id, {conversation, run});
     this.save(conversation);
     this.emit('messages');

@@ -40,7 +40,7 @@ function pretty(text) {
   }
 }
 
-// Base: what all have. `actions`: resend(text), regenerate(), answerCalls(results), retry(), setKey(key).
+// `actions`: resend(text), regenerate(), goOn(), answerCalls(results), setKey(key).
 export class MessageView {
   constructor(message, actions) {
     this.message = message;
@@ -177,10 +177,16 @@ export class MessageView {
     this.trouble.replaceChildren();
     if (message.error) this.trouble.append(this.errorBox(isLast));
     const timeline = message.timeline;
+    if (this.view?.timeline !== timeline) {  // of an earlier run
+      this.view?.remove();
+      this.view = null;
+      this.picture.hidden = true;
+    }
     const chart = timeline?.tokens.length > 0 && iconButton('chart', 'Timeline of the run',
       () => this.togglePicture(chart), {'aria-expanded': String(!this.picture.hidden), class: 'icon-button chart-button'});
     this.buttons.replaceChildren(...[
       message.content && copyButton('Copy answer', () => message.content),
+      isLast && message.content && finishText(message) && iconButton('play', 'Go on', () => this.actions.goOn()),
       isLast && iconButton('again', 'Answer again', () => this.actions.regenerate()),
       chart].filter(Boolean));
   }

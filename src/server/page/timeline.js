@@ -196,5 +196,6 @@ export function timelineView(timeline) {
     draw();
   }).observe(frame);
   view.redraw = draw;
+  view.timeline = timeline;
   return view;
 }
