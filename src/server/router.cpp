@@ -110,7 +110,8 @@ void route(const std::shared_ptr<Exchange>& plain, ServerContext& context, Worke
   const std::shared_ptr<Exchange> exchange = origin.empty() ? plain : std::make_shared<CorsExchange>(plain, origin);
   const HttpRequest& request = exchange->request();
   if (request.method == "OPTIONS" && !origin.empty()) return exchange->respond({.status = 204, .content_type = ""});
-  const std::string_view method = request.method == "HEAD" ? "GET" : request.method;  // http_server drops the body
+  // http_server leaves out the body of HEAD.
+  const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
   const EndpointRow* found = nullptr;
   bool other_method = false;
   for (const EndpointRow& row : kEndpoints) {

@@ -71,15 +71,16 @@ export class History {
     const title = store.titleOf(conversation);
     const isCurrent = id === this.chats.current.id;
     const item = el('li', {class: isCurrent ? 'current' : null},
-      el('button', {type: 'button', class: 'open', title, 'data-key': `open-${id}`, 'aria-current': isCurrent ? 'true' : null,
-        on: {click: () => {
+      el('button', {type: 'button', class: 'open', title, 'data-key': `open-${id}`,
+        'aria-current': isCurrent ? 'true' : null, on: {click: () => {
           this.chats.open(id);
           this.onOpen();
         }, dblclick: () => this.rename(item, conversation)}},
       this.chats.runs.has(id) && el('span', {class: 'pulse', title: 'An answer is on its way'}), title),
       el('span', {class: 'tools'},
         iconButton('pencil', `Rename “${title}”`, () => this.rename(item, conversation), {'data-key': `name-${id}`}),
-        iconButton('save', `Export “${title}”`, () => this.export([conversation], 'conversation.json'), {'data-key': `export-${id}`}),
+        iconButton('save', `Export “${title}”`, () => this.export([conversation], 'conversation.json'),
+          {'data-key': `export-${id}`}),
         iconButton('trash', `Delete “${title}”`, () => this.remove(conversation), {'data-key': `delete-${id}`})));
     return item;
   }

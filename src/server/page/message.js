@@ -137,7 +137,8 @@ export class MessageView {
       this.stateText.textContent = `Reading the prompt: ${p.processed} of ${p.total} tokens` +
         (p.cache > 0 ? `, ${p.cache} from the cache` : '');
     } else {
-      this.stateText.textContent = this.message.reasoning ? 'Thinking' : this.message.tool_calls ? 'Calling' : 'Waiting for the server';
+      const {reasoning, tool_calls: calls} = this.message;
+      this.stateText.textContent = reasoning ? 'Thinking' : calls ? 'Calling' : 'Waiting for the server';
     }
   }
   showStats(run) {
@@ -214,7 +215,8 @@ export class MessageView {
     return box;
   }
   keyForm() {
-    const input = el('input', {type: 'password', 'aria-label': 'API key', placeholder: 'API key', autocomplete: 'off', value: apiKey.get()});
+    const input = el('input', {type: 'password', 'aria-label': 'API key', placeholder: 'API key', autocomplete: 'off',
+      value: apiKey.get()});
     return el('form', {class: 'row', on: {submit: (event) => {
       event.preventDefault();
       this.actions.setKey(input.value.trim());

@@ -201,14 +201,16 @@ function section(title, ...content) {
 
 // Fills the dialog anew. `system` is {get, set} of the current conversation.
 export function buildSettings(system, onKey) {
-  const prompt = el('textarea', {rows: 3, value: system.get(), placeholder: 'You are a patient teacher of physics.', on: {input: () => system.set(prompt.value)}});
+  const prompt = el('textarea', {rows: 3, value: system.get(), placeholder: 'You are a patient teacher of physics.',
+    on: {input: () => system.set(prompt.value)}});
   const reset = el('button', {type: 'button', class: 'small', on: {click: () => {
     settings.sampling = {};
     for (const {name} of SAMPLING) byId(`set-${name}`).value = '';
     saveSettings();
   }}}, 'Use the server’s values');
   byId('settings-body').replaceChildren(
-    section('Conversation', field('set-system', 'System prompt', prompt, 'Tells the model who it is and what to mind. Belongs to this conversation.')),
+    section('Conversation', field('set-system', 'System prompt', prompt,
+      'Tells the model who it is and what to mind. Belongs to this conversation.')),
     section('Sampling', el('div', {class: 'grid'}, SAMPLING.map(samplingField)), reset),
     outputSection(), toolsSection(), keySection(onKey));
 }

@@ -90,7 +90,8 @@ class Picture {
           `tokens ${lastDone} to ${done} of the prompt: ${duration(ms - lastMs)}`));
       [lastMs, lastDone] = [ms, Math.max(done, lastDone)];
     }
-    if (first > lastMs) out.push(this.bar(lastMs, first, TOP, this.colors.prompt, `until the first token: ${duration(first - lastMs)}`));
+    if (first > lastMs)
+      out.push(this.bar(lastMs, first, TOP, this.colors.prompt, `until the first token: ${duration(first - lastMs)}`));
     const cached = progress[0]?.[2] ?? 0;
     if (cached > 0) {
       out.push(svg('rect', {x: this.x(started) - 1.5, y: TOP - 3, width: 3, height: LANE + 6, rx: 1.5, fill: this.colors.cached},
