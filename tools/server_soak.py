@@ -198,7 +198,7 @@ class Soak:
                              *(self.worker(i) for i in range(self.args.workers)), self.monitor(server, samples))
         for _ in range(300):  # what was left behind must come to an end
             slots = await support.ask(self.port, "/slots", method="GET")
-            if slots.status == 200 and not slots.json():
+            if slots.status == 200 and not any(s.get("is_processing", True) for s in slots.json()):
                 break
             await asyncio.sleep(0.2)
         else:

@@ -12,8 +12,12 @@ namespace tokamak::cpu {
 #if defined(__x86_64__)
 namespace {
 bool has_f16c() {  // clang 16 has no name for it in __builtin_cpu_supports
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+  // Asked once: the instruction costs tens of microseconds in a virtual machine.
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+  }();
+  return has;
 }
 }  // namespace
 #endif

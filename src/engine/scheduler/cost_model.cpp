@@ -10,11 +10,6 @@ constexpr int64_t kFirstChunk = 16;  // tokens, before anything was measured
 // A step that took longer than expected counts at once, one that was faster little by little: the bound on gaps is
 // broken by the slow ones.
 constexpr double kUp = 0.7, kDown = 0.1;
-
-double follow(double estimate, double sample) {
-  if (estimate == 0) return sample;
-  return estimate + (sample > estimate ? kUp : kDown) * (sample - estimate);
-}
 }  // namespace
 
 double CostModel::prefill_work(int64_t n, int64_t depth) const {
@@ -34,19 +29,32 @@ int64_t CostModel::tokens_within(double seconds, int64_t depth) const {
 }
 
 double CostModel::decode_seconds(int64_t n_decode) const {
-  if (n_decode_ == 0 || n_decode == 0) return 0;
-  return decode_seconds_ * std::max(1.0, static_cast<double>(n_decode) / static_cast<double>(n_decode_));
+  const auto n = static_cast<double>(n_decode);
+  if (n_decode == 0) return 0;
+  return sequence_seconds_ == 0 ? n * seconds_per_work_ : step_seconds_ + n * sequence_seconds_;
 }
 
 void CostModel::learn(const StepWork& work, double seconds) {
-  if (work.prefill == 0) {
-    const bool alike = work.n_decode == n_decode_;
-    decode_seconds_ = alike ? follow(decode_seconds_, seconds) : seconds;
-    n_decode_ = work.n_decode;
+  const auto n = static_cast<double>(work.n_decode);
+  if (seconds_per_work_ == 0) {
+    seconds_per_work_ = seconds / (n + work.prefill);
     return;
   }
-  const double rest = std::max(seconds - decode_seconds(work.n_decode), 0.0);
-  seconds_per_work_ = follow(seconds_per_work_, std::max(rest / work.prefill, 1e-12));
+  if (sequence_seconds_ == 0 && work.prefill == 0) {  // which part is which, later steps will tell
+    step_seconds_ = seconds / 2;
+    sequence_seconds_ = seconds / 2 / n;
+    return;
+  }
+  const bool decode_known = sequence_seconds_ > 0 && n > 0;
+  const double step = decode_known ? step_seconds_ : 0, sequences = decode_known ? n * sequence_seconds_ : 0;
+  const double prefill = (work.prefill + (decode_known ? 0 : n)) * seconds_per_work_;
+  // Normalised least mean squares: the larger a part's share, the more of the error is its own, so small prompts beside
+  // many streams say little about the cost of large ones.
+  const double error = seconds - step - sequences - prefill;
+  const double rate = (error > 0 ? kUp : kDown) * error / (step * step + sequences * sequences + prefill * prefill);
+  step_seconds_ *= 1 + rate * step;
+  sequence_seconds_ *= 1 + rate * sequences;
+  seconds_per_work_ *= 1 + rate * prefill;
 }
 
 }  // namespace tokamak::scheduler

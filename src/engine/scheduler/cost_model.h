@@ -29,8 +29,8 @@ class CostModel {
  private:
   double depth_cost_;
   double seconds_per_work_ = 0;  // 0: not measured
-  double decode_seconds_ = 0;    // of a step of n_decode_ sequences
-  int64_t n_decode_ = 0;
+  // A step that decodes: once, and for each sequence. 0: not measured.
+  double step_seconds_ = 0, sequence_seconds_ = 0;
 };
 
 }  // namespace tokamak::scheduler

@@ -69,6 +69,18 @@ TEST(SchedulerTest, GapsBetweenTokensStayWithinTheBound) {
   }
 }
 
+TEST(SchedulerTest, ManyStreamsAndShortPromptsDoNotSpoilWhatALongPromptIsExpectedToCost) {
+  // A crowd decodes at much less than as many times the cost of one.
+  Simulator simulator({.n_pages = 20000, .step_seconds = 0.004, .decode_seconds = 0.0005, .prefill_seconds = 0.001},
+                      {.n_parallel = 64, .n_queue = 1000, .max_gap_seconds = 0.25});
+  std::vector<SimulatedRequest> requests = {{.client = "one", .n_prompt = 100, .n_generate = 50}};
+  for (int i = 0; i < 60; ++i)
+    requests.push_back({.arrives = 1 + 0.02 * i, .client = "short", .n_prompt = 5, .n_generate = 400});
+  requests.push_back({.arrives = 4, .client = "long", .n_prompt = 4000, .n_generate = 5});
+  simulator.run(requests);
+  EXPECT_LE(worst_gap(simulator), 0.25);
+}
+
 TEST(SchedulerTest, TheScheduleIsAFunctionOfTheSeed) {
   const auto schedule = [](uint64_t seed) {
     Simulator simulator({.n_pages = 100, .noise = 0.1, .seed = seed}, {.n_parallel = 8, .n_queue = 100});
