@@ -4,6 +4,7 @@
 
 #include "base/utf8.h"
 #include "chat/call_task.h"
+#include "chat/format_texts.h"
 #include "chat/json_scanner.h"
 
 namespace tokamak {
@@ -14,6 +15,7 @@ constexpr int kMaxNesting = 64;             // of values that are no JSON
 constexpr size_t kMaxParameter = 8u << 20;  // bytes of one parameter that must be held back
 
 bool is_space(int c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+bool is_digit(int c) { return c >= '0' && c <= '9'; }
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
@@ -153,7 +155,9 @@ class CallParser::Reader {
 
   // --- pieces of text ---
   Task space() {
-    while (is_space(co_await in_.peek())) {
+    while (true) {
+      const int c = co_await in_.peek();  // GCC 12 makes wrong code of a loop's condition that waits
+      if (!is_space(c)) break;
       in_.skip();
       if (in_.at() > kMaxHeld) co_return false;
     }
@@ -333,6 +337,7 @@ class CallParser::Reader {
     bool first = true;
     while (true) {
       if (!first && !trimmed(format_.parameter_separator).empty()) (void)co_await literal(format_.parameter_separator);
+      if (!tail.empty() && co_await is_next(tail)) break;  // it may look like the opening of a parameter
       if (!co_await literal(format_.parameter_open)) break;
       const auto key = co_await word("\"'<>=:(){}");
       if (!key) co_return false;
@@ -342,23 +347,22 @@ class CallParser::Reader {
       add(first ? "{" : ", ");
       add(json_text(*key) + ": ");
       first = false;
-      if (!co_await parameter_value(is_text, is_value)) co_return false;
+      const std::string close = parameter_close(format_, *key);
+      if (!co_await parameter_value(close, is_text, is_value)) co_return false;
     }
     if (first) {  // a call without parameters must at least end
-      const size_t start = in_.at();
-      if (!tail.empty() && !co_await literal(tail)) co_return false;
-      in_.go_back(start);
+      if (!tail.empty() && !co_await is_next(tail)) co_return false;
       begin();
       add("{");
     }
-    if (tail.empty() || co_await ends_with_tail(tail)) add("}");
+    if (tail.empty() || co_await is_next(tail) || co_await in_.peek() != kEnd) add("}");
     co_return true;
   }
-  Task ends_with_tail(std::string_view tail) {
+  Task is_next(std::string_view text) {
     const size_t start = in_.at();
-    const bool found = co_await literal(tail);
+    const bool found = co_await literal(text);
     in_.go_back(start);
-    co_return found || co_await in_.peek() != kEnd;
+    co_return found;
   }
   Task parameter_middle(std::string_view key, bool& is_text, bool& is_value) {
     const ParameterType type = types_.of(name_, key);
@@ -374,15 +378,15 @@ class CallParser::Reader {
     co_return true;
   }
   // Up to the closing marker.
-  Task parameter_value(bool is_text, bool is_value) {
-    const std::string_view close = trimmed(format_.parameter_close), lead = head_space(format_.parameter_close);
+  Task parameter_value(std::string_view end, bool is_text, bool is_value) {
+    const std::string_view close = trimmed(end), lead = head_space(end);
     const size_t n_hold = close.size() + lead.size();
     std::string held;
     if (is_text) add("\"");
     while (!held.ends_with(close)) {
       const int c = co_await in_.peek();
       if (c == kEnd || held.size() > kMaxParameter) {
-        add_cut_value(held, is_text);
+        add_cut_value(held, end, is_text);
         co_return false;
       }
       held += static_cast<char>(c);
@@ -407,8 +411,7 @@ class CallParser::Reader {
     co_return true;
   }
   // The text ended before its closing marker, perhaps within it.
-  void add_cut_value(std::string_view held, bool is_text) {
-    const std::string close = format_.parameter_close;
+  void add_cut_value(std::string_view held, std::string_view close, bool is_text) {
     for (size_t n = std::min(close.size(), held.size()); n > 0; --n)
       if (held.ends_with(std::string_view(close).substr(0, n))) {
         held.remove_suffix(n);
@@ -637,6 +640,11 @@ class CallParser::Reader {
         if (!co_await arguments()) co_return false;
         continue;
       }
+      if (piece.kind == CallPiece::Kind::index) {
+        while (is_digit(co_await in_.peek())) in_.skip();
+        if (in_.at() > kMaxHeld) co_return false;
+        continue;
+      }
       auto text = co_await word("\"'<>=(){}[]`|,");
       if (!text) co_return false;
       (piece.kind == CallPiece::Kind::name ? name_ : id_) = std::move(*text);
@@ -660,6 +668,20 @@ class CallParser::Reader {
     co_return true;
   }
 
+  // The close up to its first marker; what follows in the template may be an end token, which is no text.
+  Task closes_section() {
+    const std::string_view close = format_.section_close;
+    size_t n_needed = 0;
+    for (const std::string_view atom : format_atoms(close)) {
+      n_needed += atom.size();
+      if (is_marker_atom(atom)) break;
+    }
+    if (!co_await literal(close.substr(0, n_needed))) co_return false;
+    for (const std::string_view atom : format_atoms(close.substr(n_needed)))
+      if (!co_await literal(atom)) break;
+    co_return true;
+  }
+
   Task section() {
     is_bare_ = format_.marker().empty();
     if (!format_.optional_open.empty() && co_await literal(format_.optional_open)) is_bare_ = false;
@@ -671,7 +693,7 @@ class CallParser::Reader {
       in_.drop();
       ++n_calls_;
       has_begun_ = false;
-      if (has_section && co_await literal(format_.section_close)) break;
+      if (has_section && co_await closes_section()) break;
       if (has_separator && !co_await literal(format_.separator)) break;
       if (!has_separator && (!has_section && !is_bare_)) break;
       if (!has_separator && !(co_await space() && co_await in_.peek() != kEnd)) break;

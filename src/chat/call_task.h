@@ -75,8 +75,8 @@ class CallInput {
   };
   // The next byte, or kEnd; waits for it.
   Peek peek() { return {*this}; }
-  void skip() {
-    ++at_;
+  void skip() {  // nothing at the end
+    if (at_ < text_.size()) ++at_;
     if (at_ > furthest_) furthest_ = at_;
   }
   size_t at() const { return at_; }

@@ -21,6 +21,14 @@ struct Spelled {
 struct PieceMarks {
   std::vector<std::pair<TextRange, Kind>> marks;
   void add(size_t begin, size_t n_bytes, Kind kind) { marks.push_back({{begin, begin + n_bytes}, kind}); }
+  // All places of a name in [begin, end) outside the marks so far.
+  void add_all(std::string_view text, std::string_view name, size_t begin, size_t end, Kind kind) {
+    const auto taken = marks;
+    for (size_t at = text.find(name, begin); at < end; at = text.find(name, at + 1))
+      if (std::none_of(taken.begin(), taken.end(),
+                       [&](const auto& mark) { return at >= mark.first.begin && at < mark.first.end; }))
+        add(at, name.size(), kind);
+  }
   Spelled spell(std::string_view text, size_t begin, size_t end) {
     std::sort(marks.begin(), marks.end(), [](const auto& x, const auto& y) { return x.first.begin < y.first.begin; });
     Spelled out{begin, end, {}};
@@ -37,12 +45,14 @@ struct PieceMarks {
 
 // The keys under which an object holds the call, itself or one level down.
 bool read_keys(const Json& object, const ProbeCall& call, CallFormat& format) {
+  CallFormat found = format;
   bool has_name = false, has_arguments = false;
   for (const auto& [key, value] : object.items()) {
-    if (value == call.name) has_name = true, format.name_key = key;
-    if (value == call.arguments) has_arguments = true, format.arguments_key = key;
-    if (value == call.id) format.id_key = key;
+    if (value == call.name) has_name = true, found.name_key = key;
+    if (value == call.arguments) has_arguments = true, found.arguments_key = key;
+    if (value == call.id) found.id_key = key;
   }
+  if (has_name && has_arguments) format = std::move(found);
   return has_name && has_arguments;
 }
 bool holds_call(const Json& object, const ProbeCall& call, CallFormat& format) {
@@ -73,7 +83,7 @@ std::optional<Spelled> spell_named_json(std::string_view text, size_t from, cons
   const size_t name = text.find(call.name, from), id = text.find(call.id, from);
   PieceMarks marks;
   size_t begin = arguments->begin;
-  if (name < begin) marks.add(name, call.name.size(), Kind::name);
+  if (name < begin) marks.add_all(text, call.name, from, begin, Kind::name);
   if (id < begin) marks.add(id, call.id.size(), Kind::id);
   if (marks.marks.empty()) return std::nullopt;
   format.id_is_name = name > begin;
@@ -81,6 +91,12 @@ std::optional<Spelled> spell_named_json(std::string_view text, size_t from, cons
   marks.add(arguments->begin, arguments->end - arguments->begin, Kind::arguments);
   format.syntax = CallSyntax::named_json;
   return marks.spell(text, begin, arguments->end);
+}
+
+std::string with_key_mark(std::string_view text, std::string_view key) {
+  std::string out(text);
+  if (const size_t at = out.find(key); at != std::string::npos) out.replace(at, key.size(), 1, CallFormat::kKeyMark);
+  return out;
 }
 
 // Parameters one by one: f ... k ... v ... k ... v
@@ -113,14 +129,19 @@ std::optional<Spelled> spell_parameters(std::string_view text, size_t from, cons
   }
   const size_t n_open = common_end(head, gap);
   format.parameter_open = gap.substr(gap.size() - n_open);
-  const std::string_view rest = gap.substr(0, gap.size() - n_open);
-  const size_t n_close = common_beginning(tail, rest);
+  // What closes a parameter may repeat its name.
+  const std::string rest = with_key_mark(gap.substr(0, gap.size() - n_open), key1),
+                    end_text = with_key_mark(tail, key2);
+  const size_t n_close = common_beginning(end_text, rest);
   format.parameter_close = rest.substr(0, n_close);
   format.parameter_separator = rest.substr(n_close);
   format.parameter_middle = middle;
   if (trim_space(format.parameter_close).empty() || trim_space(middle).empty()) return std::nullopt;
   format.syntax = CallSyntax::parameters;
-  const size_t begin = name + call.name.size() + head.size() - n_open, end = v2 + value2.size() + n_close;
+  const size_t begin = name + call.name.size() + head.size() - n_open;
+  const size_t end = v2 + value2.size() + parameter_close(format, key2).size();
+  marks.marks.clear();
+  marks.add_all(text, call.name, name, begin, Kind::name);
   marks.add(begin, end - begin, Kind::arguments);
   return marks.spell(text, name, end);
 }
@@ -146,6 +167,41 @@ void append(std::vector<CallPiece>& pieces, std::string_view text) {
     pieces.push_back({Kind::text, std::string(text)});
 }
 
+// Digits in which two calls differ count them.
+void mark_index(std::vector<CallPiece>& pieces, const std::vector<CallPiece>& others) {
+  if (pieces.size() != others.size()) return;
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const std::string text = pieces[i].text, &other = others[i].text;
+    if (pieces[i].kind != Kind::text || others[i].kind != Kind::text || text == other) continue;
+    size_t begin = 0;
+    while (begin < text.size() && begin < other.size() && text[begin] == other[begin]) ++begin;
+    while (begin > 0 && is_digit(text[begin - 1])) --begin;
+    size_t end = begin, other_end = begin;
+    while (end < text.size() && is_digit(text[end])) ++end;
+    while (other_end < other.size() && is_digit(other[other_end])) ++other_end;
+    if (end == begin || text.substr(end) != other.substr(other_end)) continue;
+    pieces[i].text = text.substr(end);
+    pieces.insert(pieces.begin() + static_cast<std::ptrdiff_t>(i),
+                  {{Kind::text, text.substr(0, begin)}, {Kind::index, {}}});
+    return;
+  }
+}
+
+// functions.NAME:0 is one id, from which the name is read.
+void join_id(CallFormat& format) {
+  static constexpr std::string_view kPrefix = "functions.";
+  auto& call = format.call;
+  for (size_t i = 0; i + 2 < call.size(); ++i) {
+    if (call[i].kind != Kind::name || call[i + 1] != CallPiece{Kind::text, ":"} || call[i + 2].kind != Kind::index)
+      continue;
+    call.erase(call.begin() + static_cast<std::ptrdiff_t>(i) + 1, call.begin() + static_cast<std::ptrdiff_t>(i) + 3);
+    call[i].kind = Kind::id;
+    format.id_is_name = true;
+    if (i > 0 && call[i - 1].text.ends_with(kPrefix)) call[i - 1].text.resize(call[i - 1].text.size() - kPrefix.size());
+  }
+}
+
 // What stands around one call, and between two, tells what belongs to a call and what to the section.
 void frame_calls(const ReplyProbe& probe, std::string_view before, std::string_view after, CallFormat& format) {
   const auto two = probe.body({.calls = {first_probe_call(), second_probe_call()}});
@@ -158,6 +214,7 @@ void frame_calls(const ReplyProbe& probe, std::string_view before, std::string_v
     append(format.call, after);
     return;
   }
+  mark_index(format.call, second->pieces);
   std::string_view between = std::string_view(*two).substr(first->end, second->begin - first->end);
   const size_t n_close = common_beginning(after, between);
   format.section_close = after.substr(n_close);
@@ -216,6 +273,7 @@ std::optional<CallFormat> derive_calls(const ChatTemplate& chat_template, ReplyP
                 format);
     find_json_middle(probe, format);
     tidy_edges(format);
+    join_id(format);
     ProbeCall long_id = first_probe_call();
     long_id.id = "call_zqid0000a";
     format.short_ids = !probe.prompt({.calls = {long_id}}).has_value();
@@ -247,14 +305,18 @@ void find_thoughts(const ChatTemplate& chat_template, const ReplyProbe& probe, R
     if (at == std::string::npos) continue;
     const auto before = format_atoms(trim_space(std::string_view(*prompt).substr(0, at)));
     const auto after = format_atoms(trim_space(std::string_view(*prompt).substr(at + kProbeThought.size())));
-    if (before.empty() || after.empty() || !is_marker_atom(before.back()) || !is_marker_atom(after.front())) continue;
+    std::string start(before.empty() ? std::string_view() : before.back());
+    // A marker and a word: <|channel>thought
+    if (before.size() > 1 && !is_marker_atom(start) && is_marker_atom(before[before.size() - 2]))
+      start.insert(0, before[before.size() - 2]);
+    if (after.empty() || !is_marker_atom(start) || !is_marker_atom(after.front())) continue;
     // The end of the turn is no end of a thought.
     const auto plain = probe.prompt({.content = kProbeText});
     const size_t text = plain ? plain->rfind(kProbeText) : std::string::npos;
     if (text != std::string::npos &&
         trim_left(std::string_view(*plain).substr(text + kProbeText.size())).starts_with(after.front()))
       continue;
-    format.reasoning_start = before.back();
+    format.reasoning_start = start;
     format.reasoning_end = after.front();
     return;
   }
@@ -281,12 +343,141 @@ std::string CallFormat::marker() const {
   return open.size() < 3 ? std::string() : std::string(open);
 }
 
+std::string parameter_close(const CallFormat& format, std::string_view key) {
+  std::string out = format.parameter_close;
+  if (const size_t at = out.find(CallFormat::kKeyMark); at != std::string::npos) out.replace(at, 1, key);
+  return out;
+}
+
+namespace {
+// Answers go to tools or to everybody: a plain turn writes the recipient of content where a call has the tool's name.
+bool find_recipients(const ReplyProbe& probe, ReplyFormat& format) {
+  if (!format.calls) return false;
+  const CallFormat& calls = *format.calls;
+  const bool fits = calls.syntax == CallSyntax::named_json && calls.call.size() >= 3 &&
+                    calls.call[0].kind == Kind::name && calls.call[1].kind == Kind::text &&
+                    calls.call[2].kind == Kind::arguments && !trim_space(calls.separator).empty();
+  const auto plain = probe.prompt({.content = kProbeText});
+  if (!fits || !plain || !plain->starts_with(probe.question())) return false;
+  std::string_view header = std::string_view(*plain).substr(probe.question().size());
+  header = header.substr(0, header.find(kProbeText));
+  if (!header.ends_with(calls.call[1].text)) return false;
+  header.remove_suffix(calls.call[1].text.size());
+  if (header.empty() || format_atoms(header).size() != 1) return false;
+  format.messages = MessageFormat::recipient;
+  format.content_recipient = header;
+  return true;
+}
+
+// Formats that templates speak of but do not write, or write in a way that probes cannot follow. The first that the
+// source holds counts.
+struct KnownFormat {
+  std::string_view name, in_source;
+  void (*make)(CallFormat& format);
+};
+
+void json_list(CallFormat& format, std::string_view open, std::string_view close) {
+  format.syntax = CallSyntax::json;
+  format.section_open = std::string(open) + "[";
+  format.section_close = "]" + std::string(close);
+  format.separator = ", ";
+  format.call = {{Kind::text, "{\"name\": \""},
+                 {Kind::name, {}},
+                 {Kind::text, "\", \"arguments\": "},
+                 {Kind::arguments, {}},
+                 {Kind::text, "}"}};
+}
+
+constexpr auto kKnownFormats = std::to_array<KnownFormat>({
+    {"lfm2", "<|tool_list_start|>",
+     [](CallFormat& format) {
+       format.syntax = CallSyntax::python;
+       format.section_open = "<|tool_call_start|>[";
+       format.section_close = "]<|tool_call_end|>";
+       format.separator = format.parameter_separator = ", ";
+       format.call = {{Kind::name, {}}, {Kind::text, "("}, {Kind::arguments, {}}, {Kind::text, ")"}};
+     }},
+    {"kimi_k2", "<|tool_calls_section_begin|>",
+     [](CallFormat& format) {
+       format.syntax = CallSyntax::named_json;
+       format.section_open = "<|tool_calls_section_begin|>";
+       format.section_close = "<|tool_calls_section_end|>";
+       format.id_is_name = true;
+       format.call = {{Kind::text, "<|tool_call_begin|>"},
+                      {Kind::id, {}},
+                      {Kind::text, "<|tool_call_argument_begin|>"},
+                      {Kind::arguments, {}},
+                      {Kind::text, "<|tool_call_end|>"}};
+     }},
+    {"gemma_function", "<start_function_call>",
+     [](CallFormat& format) {
+       format.syntax = CallSyntax::loose;
+       format.quote = "<escape>";
+       format.parameter_separator = ",";
+       format.call = {{Kind::text, "<start_function_call>call:"},
+                      {Kind::name, {}},
+                      {Kind::text, "{"},
+                      {Kind::arguments, {}},
+                      {Kind::text, "}<end_function_call>"}};
+     }},
+    {"granite", "<|tool_call|>", [](CallFormat& format) { json_list(format, "<|tool_call|>", ""); }},
+    {"phi4_mini", "<|tool|>", [](CallFormat& format) { json_list(format, "<|tool_call|>", "<|/tool_call|>"); }},
+    {"firefunction", "functools[", [](CallFormat& format) { json_list(format, "functools", ""); }},
+    {"hermes", "<tool_call>",
+     [](CallFormat& format) {
+       json_list(format, "", "");
+       format.section_open.clear();
+       format.section_close.clear();
+       format.separator = "\n";
+       format.call.front().text.insert(0, "<tool_call>\n");
+       format.call.back().text += "\n</tool_call>";
+     }},
+});
+
+// gpt-oss: every message has a header with a channel and perhaps a recipient.
+bool is_harmony(std::string_view source) {
+  for (const std::string_view marker : {"<|start|>", "<|channel|>", "<|message|>", "functions."})
+    if (source.find(marker) == std::string_view::npos) return false;
+  return true;
+}
+ReplyFormat harmony() {
+  ReplyFormat format{.reasoning_start = "<|channel|>analysis<|message|>",
+                     .reasoning_end = "<|end|>",
+                     .calls = CallFormat{.syntax = CallSyntax::named_json},
+                     .messages = MessageFormat::harmony,
+                     .found_by = "harmony"};
+  format.calls->call = {{Kind::text, " to=functions."},
+                        {Kind::name, {}},
+                        {Kind::text, "<|channel|>commentary json<|message|>"},
+                        {Kind::arguments, {}}};
+  format.calls->separator = "<|call|><|start|>assistant";
+  return format;
+}
+}  // namespace
+
 ReplyFormat find_reply_format(const ChatTemplate& chat_template) {
+  const std::string& source = chat_template.source();
+  if (is_harmony(source)) return harmony();
   ReplyFormat format;
   ReplyProbe probe(chat_template);
   find_thoughts(chat_template, probe, format);
   format.calls = derive_calls(chat_template, probe);
-  if (format.calls) format.found_by = "derived";
+  if (format.calls) {
+    format.found_by = "derived";
+    if (find_recipients(probe, format)) return format;
+    // An empty thought in front of calls is no part of them.
+    const std::string empty_thought = format.reasoning_start + format.reasoning_end;
+    if (!empty_thought.empty() && format.calls->section_open.starts_with(empty_thought))
+      format.calls->section_open.erase(0, empty_thought.size());
+    return format;
+  }
+  for (const KnownFormat& known : kKnownFormats) {
+    if (source.find(known.in_source) == std::string::npos) continue;
+    format.calls.emplace();
+    known.make(*format.calls);
+    format.found_by = known.name;
+    break;
+  }
   return format;
 }
 

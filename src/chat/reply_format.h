@@ -22,8 +22,8 @@ enum class CallSyntax : uint8_t {
 
 // One piece of a call as the template spells it.
 struct CallPiece {
-  enum class Kind : uint8_t { text, name, id, arguments } kind = Kind::text;
-  std::string text = {};  // kind text
+  enum class Kind : uint8_t { text, name, id, index, arguments } kind = Kind::text;  // index: digits
+  std::string text = {};                                                             // kind text
   bool operator==(const CallPiece&) const = default;
 };
 
@@ -41,7 +41,9 @@ struct CallFormat {
   // syntax json: names of the keys.
   std::string name_key = "name", arguments_key = "arguments", id_key;
 
-  // syntax parameters and loose: parameter_open key parameter_middle text parameter_close, separated.
+  // syntax parameters and loose: parameter_open key parameter_middle text parameter_close, separated. Where the close
+  // repeats the key, kKeyMark stands for it.
+  static constexpr char kKeyMark = '\x01';
   std::string parameter_open, parameter_middle, parameter_close, parameter_separator;
   std::string json_middle;  // instead of parameter_middle before values that are no texts; empty: the same
   std::string quote;        // syntax loose
@@ -50,18 +52,22 @@ struct CallFormat {
   std::string marker() const;
 };
 
+// The text that ends a parameter of this name.
+std::string parameter_close(const CallFormat& format, std::string_view key);
+
 // Formats in which the headers of messages say what is content and what is a call.
 enum class MessageFormat : uint8_t {
   none,
   harmony,    // <|channel|>analysis<|message|>...<|end|><|start|>assistant to=functions.f<|channel|>... (gpt-oss)
-  recipient,  // CallFormat::call follows the header of every message; content goes to "all" (functionary)
+  recipient,  // messages go to a tool or to `content_recipient`; CallFormat::separator stands between (functionary)
 };
 
 struct ReplyFormat {
   std::string reasoning_start, reasoning_end;  // both empty: no thoughts
   std::optional<CallFormat> calls;             // none: the template shows no calls
   MessageFormat messages = MessageFormat::none;
-  std::string found_by;  // "derived" or the name of the handler; for reports
+  std::string content_recipient;  // messages recipient: "all"
+  std::string found_by;           // "derived" or the name of the handler; for reports
 };
 
 // Never fails: what cannot be found is left out.

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "chat/format_texts.h"
 #include "server/context.h"
+#include "server/reply_messages.h"
 
 namespace tokamak::server {
 
@@ -26,10 +28,20 @@ bool may_begin_bare(const CallFormat& format, char c) {
 
 std::vector<OutputOptions::Marker> markers_of(const ReplyFormat& format) {
   std::vector<OutputOptions::Marker> markers;
-  if (!format.calls) return markers;
+  if (!format.calls || format.messages != MessageFormat::none) return markers;
   if (const std::string marker = format.calls->marker(); !marker.empty()) markers.push_back({marker, {}});
   if (!format.calls->optional_open.empty()) markers.push_back({format.calls->optional_open, {}});
   return markers;
+}
+// How the calls of message formats are handed to a CallParser: call NAME|ARGUMENTS
+const CallFormat& message_call() {
+  using Kind = CallPiece::Kind;
+  static const CallFormat format = [] {
+    CallFormat made{.syntax = CallSyntax::named_json};
+    made.call = {{Kind::text, "call "}, {Kind::name, {}}, {Kind::text, "|"}, {Kind::arguments, {}}};
+    return made;
+  }();
+  return format;
 }
 }  // namespace
 
@@ -37,8 +49,10 @@ class ReplyParser::Impl {
  public:
   Impl(const ReplyFormat& format, bool wants_calls, int max_calls, const std::vector<Json>& tools)
       : format_(format), max_calls_(max_calls), types_(tools) {
+    if (format.messages != MessageFormat::none) messages_.emplace(format);
     if (!wants_calls || !format.calls) return;
     wants_calls_ = true;
+    if (messages_) return;
     OutputOptions options;
     set_reply_output(format_, true, {}, options);
     auto machine = OutputMachine::create(options);
@@ -49,10 +63,21 @@ class ReplyParser::Impl {
   }
 
   std::vector<ReplyDelta> push(const std::vector<OutputEvent>& events) {
-    for (const OutputEvent& event : events) take(event);
+    for (const OutputEvent& event : events) {
+      if (messages_)
+        take_messages(messages_->push(event.text));
+      else if (in_bare_call_)  // of which the engine's machine knows nothing: tags in it are part of its text
+        take_pieces(event.text);
+      else
+        take(event);
+    }
     return std::exchange(deltas_, {});
   }
   std::vector<ReplyDelta> finish() {
+    if (messages_) {
+      take_messages(messages_->finish());
+      end_message();
+    }
     while (parser_) {
       std::vector<CallEvent> calls;
       parser_->finish(calls);
@@ -71,26 +96,70 @@ class ReplyParser::Impl {
   void take(const OutputEvent& event) {
     switch (event.kind) {
       case OutputKind::reasoning:
-        stop_bare();
+        stop_attempt();
         emit(ReplyDelta::Kind::reasoning, event.text);
         return;
       case OutputKind::tag:
-        stop_bare();
+        stop_attempt();
         if (const auto marker = marker_at_end(event.text)) begin_calls(*marker);
         return;
       case OutputKind::text:
         take_text(event.text);
         return;
       case OutputKind::payload:
-        for (size_t at = 0; at < event.text.size();) {
-          size_t n = std::min(kPieceBytes, event.text.size() - at);
-          while (at + n < event.text.size() && (event.text[at + n] & 0xC0) == 0x80) ++n;  // whole characters
-          take_payload(std::string_view(event.text).substr(at, n));
-          at += n;
-        }
+        take_pieces(event.text);
+    }
+  }
+  void take_pieces(std::string_view text) {
+    while (!text.empty()) {
+      size_t n = std::min(kPieceBytes, text.size());
+      while (n < text.size() && (text[n] & 0xC0) == 0x80) ++n;  // whole characters
+      take_payload(text.substr(0, n));
+      text.remove_prefix(n);
     }
   }
 
+  // --- formats of messages ---
+  void take_messages(const std::vector<MessagePiece>& pieces) {
+    for (const MessagePiece& piece : pieces) {
+      if (piece.begins) {
+        end_message();
+        if (piece.kind == MessagePiece::Kind::content && has_content_) held_space_ += "\n\n";
+        if (piece.kind == MessagePiece::Kind::call && wants_calls_) {
+          parser_.emplace(message_call(), types_);
+          take_message_call("call " + piece.name + "|");
+        }
+      } else if (piece.kind == MessagePiece::Kind::reasoning) {
+        emit(ReplyDelta::Kind::reasoning, piece.text);
+      } else if (parser_) {
+        take_message_call(piece.text);
+      } else {
+        has_content_ = true;
+        add_content(piece.text);
+      }
+    }
+  }
+  void take_message_call(std::string_view text) {
+    std::vector<CallEvent> calls;
+    parser_->push(text, calls);
+    take_calls(calls);
+  }
+  // What was no call is content.
+  void end_message() {
+    if (!parser_) return;
+    const int n_before = n_calls_;
+    std::vector<CallEvent> calls;
+    parser_->finish(calls);
+    take_calls(calls);
+    std::string text = std::string(parser_->raw()) + std::string(parser_->rest());
+    parser_.reset();
+    if (skipping_ || trim_space(text).empty()) return;
+    if (n_before == n_calls_ && text.starts_with("call ")) text.erase(0, text.find('|') + 1);
+    has_content_ = true;
+    add_content(text);
+  }
+
+  // --- markers ---
   std::optional<std::string> marker_at_end(std::string_view tags) const {
     for (const OutputOptions::Marker& marker : markers_)
       if (wants_calls_ && tags.ends_with(marker.open)) return marker.open;
@@ -130,12 +199,13 @@ class ReplyParser::Impl {
 
   void begin_calls(const std::string& marker) {
     parser_.emplace(*format_.calls, types_);
+    is_attempt_ = marker.empty();
     has_content_ = true;
     take_payload(marker);
   }
-  // Without markers, whatever comes between ends the attempt.
-  void stop_bare() {
-    if (!parser_ || rescan_) return;
+  // A tag ends the attempt to read a call without markers.
+  void stop_attempt() {
+    if (!parser_ || !is_attempt_) return;
     std::vector<CallEvent> calls;
     parser_->finish(calls);
     take_calls(calls);
@@ -161,6 +231,7 @@ class ReplyParser::Impl {
     parser_.reset();
     skipping_ = false;
     add_content(raw);
+    if (std::exchange(is_attempt_, false)) return add_content(rest);  // the engine's machine has looked through it
     rescan_ = fresh_;
     if (!rest.empty()) take_payload(rest);
   }
@@ -172,6 +243,7 @@ class ReplyParser::Impl {
         if (skipping_) continue;
         held_space_.clear();
         after_call_ = true;
+        if (std::exchange(is_attempt_, false)) in_bare_call_ = true;
         deltas_.push_back({.kind = ReplyDelta::Kind::call,
                            .call = n_calls_++,
                            .id = id_for(event.id),
@@ -199,15 +271,18 @@ class ReplyParser::Impl {
       deltas_.push_back({.kind = kind, .call = call, .id = {}, .name = {}, .text = std::string(text)});
   }
 
-  const ReplyFormat format_;
+  const ReplyFormat format_;  // parsers refer to it
   const int max_calls_;
   const ParameterTypes types_;
   bool wants_calls_ = false, is_bare_ = false;
   std::vector<OutputOptions::Marker> markers_;
   std::optional<OutputMachine> fresh_, rescan_;  // rescan_: for text behind the first call
+  std::optional<MessageSplitter> messages_;      // formats of messages have nothing to do with the two
   std::optional<CallParser> parser_;             // a call may be under way
   std::string held_space_;
   bool has_content_ = false, after_call_ = false, skipping_ = false;
+  bool is_attempt_ = false;    // parser_ reads what may be a call without markers
+  bool in_bare_call_ = false;  // it was one: all further text is ours
   int n_calls_ = 0;
   std::vector<ReplyDelta> deltas_;
 };
@@ -239,6 +314,8 @@ std::vector<int32_t> reply_tokens(const ReplyFormat& format, const Tokenizer& to
       all += *text + '\0';
     for (const CallPiece& piece : c.call) all += piece.text + '\0';
   }
+  if (format.messages == MessageFormat::harmony)
+    all += "<|start|>assistant<|channel|>commentary<|constrain|>json<|message|><|end|>";
   std::vector<int32_t> out;
   for (int32_t id = 0; id < tokenizer.n_vocab(); ++id) {
     if (tokenizer.type(id) != TokenType::control || tokenizer.is_eog(id)) continue;

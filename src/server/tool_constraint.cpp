@@ -24,6 +24,12 @@ GrammarPart literal(std::string_view text) { return {.text = std::string(text)};
 GrammarPart group(GrammarGroup group) { return {.group = std::make_shared<const GrammarGroup>(std::move(group))}; }
 GrammarPart any_of(std::vector<GrammarSequence> items) { return group({.items = std::move(items)}); }
 
+void append(GrammarSequence& out, GrammarSequence more) {
+  for (GrammarPart& part : more) out.push_back(std::move(part));
+}
+// White space that models put between a thought and what follows.
+GrammarPart few_spaces() { return {.pattern = "[ \\n]{0,4}"}; }
+
 std::string json_escaped(const std::string& text) {
   const std::string quoted = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
   return quoted.substr(1, quoted.size() - 2);
@@ -72,7 +78,57 @@ class ToolGrammar {
       if (only.empty() || tool.name == only) calls.items.push_back(call(tool));
     GrammarSequence out = text(format_.section_open);
     out.push_back(group(std::move(calls)));
-    append(out, text(format_.section_close));
+    append(out, closing(format_.section_close));
+    return out;
+  }
+
+  // Tags of thoughts that the model opens itself, and what stands behind each; the thoughts are not bound.
+  GrammarPart thoughts(const ReplyFormat& format, std::string_view behind) const {
+    if (format.reasoning_start.empty()) return literal("");
+    GrammarSequence thought = text(format.reasoning_start);
+    thought.push_back(few_spaces());
+    append(thought, text(behind));
+    return group({.items = {std::move(thought)}, .min = 0, .max = kMaxThoughts});
+  }
+
+  // Calls that nothing announces: an answer that begins like one is one, any other is free.
+  GrammarSequence bare_or_text(bool parallel) {
+    std::vector<GrammarSequence> answers;
+    answers.push_back(section({}, parallel));
+    if (!format_.optional_open.empty()) {
+      answers.push_back(text(format_.optional_open));
+      append(answers.back(), section({}, parallel));
+    }
+    const std::string start = format_.section_open + format_.call.front().text;
+    const std::string head = start.substr(0, start.find('"') + 1 + format_.name_key.size());
+    for (size_t n = 0; n < head.size(); ++n) {
+      GrammarSequence other{few_spaces(), literal(head.substr(0, n))};
+      const std::string no_space = n == 0 ? " \\n" : "";
+      other.push_back({.pattern = "([^\\x" + fmt::format("{:02x}", static_cast<unsigned char>(head[n])) + no_space +
+                                  "][\\s\\S]*)?"});
+      answers.push_back(std::move(other));
+    }
+    return {any_of(std::move(answers))};
+  }
+
+  // gpt-oss: a call from its recipient on, which stands in front of the channel or behind it.
+  GrammarSequence harmony_call(const std::string& only, bool from_trigger) {
+    GrammarGroup names{.items = {}};
+    for (const Tool& tool : tools_) {
+      if (!only.empty() && tool.name != only) continue;
+      GrammarSequence one = text("to=functions." + tool.name);
+      one.push_back(any_of({text("<|channel|>commentary json"),
+                            text("<|channel|>commentary <|constrain|>json"),
+                            text("<|channel|>commentary"),
+                            text(" <|constrain|>json"),
+                            {literal("")}}));
+      append(one, text("<|message|>"));
+      one.push_back({.schema = tool.parameters, .label = tool.label()});
+      names.items.push_back(std::move(one));
+    }
+    GrammarSequence out;
+    if (!from_trigger) out.push_back(any_of({{literal(" ")}, text("<|channel|>commentary ")}));
+    out.push_back(group(std::move(names)));
     return out;
   }
 
@@ -91,12 +147,14 @@ class ToolGrammar {
     if (!all.empty()) out.push_back(literal(all));
     return out;
   }
-
- private:
-  static void append(GrammarSequence& out, GrammarSequence more) {
-    for (GrammarPart& part : more) out.push_back(std::move(part));
+  // The same up to an end token, which is the engine's affair.
+  GrammarSequence closing(std::string_view all) const {
+    for (const int32_t id : tokenizer_.eog_tokens())
+      if (const std::string token = tokenizer_.token_bytes(id); !token.empty()) all = all.substr(0, all.find(token));
+    return text(all);
   }
 
+ private:
   Result<void> check_name(const std::string& name, const std::string& where) const {
     if (name.empty() || name.size() > kMaxToolName)
       return bad_tool(where, fmt::format("must have 1 to {} bytes", kMaxToolName));
@@ -129,7 +187,10 @@ class ToolGrammar {
     for (const CallPiece& piece : format_.call) {
       switch (piece.kind) {
         case Kind::text:
-          append(out, text(piece.text));
+          append(out, &piece == &format_.call.back() ? closing(piece.text) : text(piece.text));
+          break;
+        case Kind::index:
+          out.push_back({.pattern = "[0-9]{1,3}"});
           break;
         case Kind::name:
           out.push_back(literal(format_.syntax == CallSyntax::json ? json_escaped(tool.name) : tool.name));
@@ -193,7 +254,7 @@ class ToolGrammar {
     std::vector<GrammarSequence> forms;
     if (type != ParameterType::value) {
       GrammarSequence form = text(format_.parameter_middle);
-      append(form, bare_text(schema));
+      append(form, bare_text(schema, parameter_close(format_, key)));
       forms.push_back(std::move(form));
     }
     if (type == ParameterType::value || (type == ParameterType::either && !format_.json_middle.empty())) {
@@ -202,15 +263,15 @@ class ToolGrammar {
       forms.push_back(std::move(form));
     }
     out.push_back(any_of(std::move(forms)));
-    append(out, text(format_.parameter_close));
+    append(out, text(parameter_close(format_, key)));
     return out;
   }
   // A string as it is; of its schema, listed values are enforced.
-  GrammarSequence bare_text(const Json& schema) const {
+  static GrammarSequence bare_text(const Json& schema, const std::string& close) {
     std::vector<GrammarSequence> listed;
     if (schema.is_object()) {
       const auto add = [&](const Json& one) {
-        if (one.is_string() && one.get_ref<const std::string&>().find(format_.parameter_close) == std::string::npos)
+        if (one.is_string() && one.get_ref<const std::string&>().find(close) == std::string::npos)
           listed.push_back({literal(one.get<std::string>())});
       };
       if (const auto list = schema.find("enum"); list != schema.end() && list->is_array())
@@ -218,7 +279,7 @@ class ToolGrammar {
       if (const auto fixed = schema.find("const"); fixed != schema.end()) add(*fixed);
     }
     if (!listed.empty()) return {any_of(std::move(listed))};
-    return {{.without = format_.parameter_close}};
+    return {{.without = close}};
   }
   GrammarPart value(const Tool& tool, const std::string& key) const {
     std::string step;
@@ -253,9 +314,6 @@ class ToolGrammar {
   std::deque<Json> schemas_;
 };
 
-// White space that models put between a thought and what follows.
-GrammarPart few_spaces() { return {.pattern = "[ \\n]{0,4}"}; }
-
 // Wakes the grammar at the marker.
 GrammarTriggers triggers_at(const std::string& marker, const Tokenizer& tokenizer) {
   GrammarTriggers triggers;
@@ -285,21 +343,26 @@ Result<std::optional<ToolConstraint>> tool_constraint(const ReplyFormat& format,
                  .where = "tool_choice",
                  .hint = "use a model that is made for tools, or response_format"};
   }
-  const std::string marker = format.calls->marker();
-  if (!must_call && marker.empty()) return std::nullopt;
-
+  const std::string only = must_call ? use.name : std::string();
   GrammarSequence parts;
-  if (must_call && !format.reasoning_start.empty()) {
-    GrammarSequence thought = grammar.text(format.reasoning_start);
-    thought.push_back(few_spaces());
-    parts.push_back(group({.items = {thought}, .min = 0, .max = kMaxThoughts}));
-  }
-  if (must_call) parts.push_back(few_spaces());
-  for (GrammarPart& part : grammar.section(must_call ? use.name : std::string(), use.parallel))
-    parts.push_back(std::move(part));
   ToolConstraint out;
+  if (format.messages == MessageFormat::harmony) {
+    if (must_call) parts.push_back(grammar.thoughts(format, "<|start|>assistant"));
+    append(parts, grammar.harmony_call(only, !must_call));
+    if (!must_call) out.triggers.words = {"to=functions."};
+  } else if (must_call) {
+    parts.push_back(grammar.thoughts(format, {}));
+    parts.push_back(few_spaces());
+    append(parts, grammar.section(only, use.parallel));
+  } else if (const std::string marker = format.calls->marker(); !marker.empty()) {
+    parts = grammar.section(only, use.parallel);
+    out.triggers = triggers_at(marker, tokenizer);
+  } else if (format.calls->syntax == CallSyntax::json) {
+    parts = grammar.bare_or_text(use.parallel);
+  } else {
+    return std::nullopt;
+  }
   out.grammar = TRY(Grammar::from_parts(parts, options));
-  if (!must_call) out.triggers = triggers_at(marker, tokenizer);
   return out;
 }
 
