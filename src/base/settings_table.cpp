@@ -145,6 +145,10 @@ constexpr auto kSettings = std::to_array<Setting>({
      "Private key (PEM) of the certificate."},
     {"--cors-origin", "", "", "", text, 0, 0, "", "", kScopeServe, kNetwork, false,
      "Web pages of this origin may call the server; `*` is all of them."},
+    {"--pooling", "", "", "", choice, 0, 0, "auto none mean cls last rank", "auto", kScopeServe, kNetwork, false,
+     "How the rows of a text become one vector of /v1/embeddings; auto is what the model says, else mean."},
+    {"--slot-save-path", "", "", "", text, 0, 0, "", "", kScopeServe, kNetwork, false,
+     "Folder that /slots may save to and restore from; the only place that requests can write to."},
     {"--no-web-page", "", "", "", flag, 0, 0, "", "off", kScopeServe, kNetwork, false,
      "Do not serve the page for chatting at `/`."},
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -46,6 +47,13 @@ Result<server::ServerOptions> server_options(const SettingValues& values) {
   options.api_keys = TRY(read_keys(values));
   options.sampling = TRY(sampler_params(values));
   options.n_predict = values.integer("--n-predict");
+  options.pooling = values.text("--pooling");
+  options.slot_folder = values.text("--slot-save-path");
+  if (!options.slot_folder.empty() && !std::filesystem::is_directory(options.slot_folder))
+    return Error{.code = ErrorCode::not_found,
+                 .what = "is no folder",
+                 .where = "--slot-save-path " + options.slot_folder.string(),
+                 .hint = "create it first"};
   options.web_page = !values.flag("--no-web-page");
   return options;
 }

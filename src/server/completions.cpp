@@ -1,6 +1,7 @@
 // POST /v1/completions.
 #include "server/endpoints.h"
 #include "server/generation.h"
+#include "server/infill_prompt.h"
 
 namespace tokamak::server {
 
@@ -108,11 +109,22 @@ class TextAnswer : public AnswerWriter {
   int64_t created_ = unix_seconds();
 };
 
+// With a suffix: one text, whose gap is filled.
+Result<std::vector<std::vector<int32_t>>> read_text_prompts(const Fields& fields, const Tokenizer& tokenizer) {
+  const Json* prompt = fields.find("prompt");
+  if (!prompt) return bad_field("prompt", "is missing");
+  const std::string suffix = fields.text("suffix", "");
+  if (suffix.empty()) return read_prompts(*prompt, tokenizer);
+  if (!prompt->is_string()) return bad_field("prompt", "must be one text where there is a suffix");
+  if (fields.flag("echo", false)) return bad_field("echo", "does not go with a suffix");
+  std::vector<int32_t> tokens = TRY(infill_prompt({.prefix = prompt->get<std::string>(), .suffix = suffix}, tokenizer));
+  return std::vector<std::vector<int32_t>>{std::move(tokens)};
+}
+
 Result<void> run(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
   constexpr int64_t kDefaultTokens = 16;  // the API's
   const Fields fields = TRY(Fields::parse(exchange->request().body, kCompletions));
-  const Json* prompt = fields.find("prompt");
-  if (!prompt) return bad_field("prompt", "is missing");
+  std::vector<std::vector<int32_t>> prompts = TRY(read_text_prompts(fields, context.tokenizer()));
   GenerationRequest request = TRY(read_generation(fields, kCompletions, context));
   if (!fields.has("max_tokens")) request.n_predict = kDefaultTokens;
   const TextOptions options{.stream = fields.flag("stream", false),
@@ -126,7 +138,7 @@ Result<void> run(const std::shared_ptr<Exchange>& exchange, ServerContext& conte
   const auto n = static_cast<size_t>(fields.integer("n", 1));
   std::vector<GenerationRequest> requests;
   std::vector<TextChoice> choices;
-  for (std::vector<int32_t>& tokens : TRY(read_prompts(*prompt, context.tokenizer()))) {
+  for (std::vector<int32_t>& tokens : prompts) {
     request.prompt = std::move(tokens);
     for (GenerationRequest& one : repeat(request, n, {&grammar, 1}, context)) {
       choices.push_back({.prompt = one.prompt});

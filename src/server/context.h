@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include "chat/chat_template.h"
 #include "chat/reply_format.h"
 #include "engine/service.h"
+#include "engine/slots.h"
 #include "server/fields.h"
 #include "server/http.h"
 #include "server/structured.h"
@@ -27,6 +29,8 @@ struct ServerOptions {
   std::string cors_origin;                     // Access-Control-Allow-Origin; empty: none
   SamplerParams sampling;                      // of requests that say nothing
   int64_t n_predict = -1;                      // the same
+  std::string pooling = "auto";       // of embeddings, where the request says nothing
+  std::filesystem::path slot_folder;  // for files of /slots; empty: none
   bool web_page = true;                        // served at /
   std::string reasoning_start, reasoning_end;  // tags of thoughts; empty: those of the template
 };
@@ -52,6 +56,8 @@ struct ServerContext {
   ServerOptions options;
   Service& service;
   Workers& workers;
+  Workers& file_workers;  // one thread, for files of slots
+  SlotStore& slot_store;
   const Model& model;
   Result<ChatTemplate> chat_template;  // an error is what chat requests get
   std::string model_name;

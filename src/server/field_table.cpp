@@ -21,7 +21,7 @@ constexpr auto kFields = std::to_array<FieldRow>({
      "echoed; the one loaded model answers whatever it says"},
     {"messages", kChat | kMessages, list, 0, 0, honoured, {}, "the conversation"},
     {"prompt", kCompletions | kNative, any, 0, 0, honoured, {}, "text, token ids, or a list mixing both; a list of prompts"},
-    {"suffix", kCompletions, any, 0, 0, only, "\"\"", "filling in the middle is not built"},
+    {"suffix", kCompletions, text, 0, 0, honoured, {}, "the text after the gap; the model must have tokens for it"},
     {"user", kOpenAiText | kResponses | kEmbeddings, text, 0, 0, honoured, {}, "requests of one user share a turn"},
     {"priority", kAnyGeneration, integer, -1000, 1000, honoured, {}, "higher goes first when requests wait"},
 
@@ -128,9 +128,10 @@ constexpr auto kFields = std::to_array<FieldRow>({
 
     // --- cache ---
     {"cache_prompt", kAnyGeneration, boolean, 0, 0, honoured, {}, "reuse and keep the prompt's computed tokens"},
-    {"cache_tenant", kAnyGeneration, text, 0, 0, honoured, {}, "computed tokens are shared within a tenant only"},
+    {"cache_tenant", kAnyGeneration | kSlots, text, 0, 0, honoured, {}, "computed tokens are shared within a tenant only"},
     {"prompt_cache_key", kOpenAiText | kResponses, text, 0, 0, ignored, {}, "prefixes are found by their tokens"},
-    {"id_slot", kNativeText, any, 0, 0, ignored, {}, "any slot can use any cached prefix"},
+    {"id_slot", kNativeText, integer, -1, kInt, honoured, {},
+     "the slot that this becomes the last request of, for /slots; any request finds any cached prefix"},
     {"n_keep", kNativeText, any, 0, 0, ignored, {}, "the context is never shifted: a full one ends the answer"},
     {"n_discard", kNativeText, any, 0, 0, ignored, {}, "the context is never shifted"},
     {"n_cache_reuse", kNativeText, any, 0, 0, ignored, {}, "only exact prefixes are reused"},
@@ -146,6 +147,32 @@ constexpr auto kFields = std::to_array<FieldRow>({
     {"audio", kChat, any, 0, 0, only, "{}", "answers are text"},
     {"prediction", kChat, any, 0, 0, ignored, {}, "every token is computed"},
     {"sse_ping_interval", kNativeText, any, 0, 0, ignored, {}, "the server's own interval"},
+
+    // --- embeddings, rerank ---
+    {"input", kEmbeddings, any, 0, 0, honoured, {}, "a text, token ids, or up to 2048 of these; empty ones are refused"},
+    {"content", kEmbeddings, any, 0, 0, honoured, {}, "another name of input"},
+    {"encoding_format", kEmbeddings, text, 0, 0, honoured, {}, "float, or base64 of little-endian f32"},
+    {"dimensions", kEmbeddings, integer, 1, kInt, honoured, {},
+     "only the first numbers of each vector, scaled again; no more than the model has"},
+    {"embd_normalize", kEmbeddings, integer, -1, 64, honoured, {},
+     "vectors are divided by: -1 nothing, 0 largest value (to 32760), 1 sum of values, p the p-norm; 2 by default, -1 with pooling none"},
+    {"pooling", kEmbeddings | kRerank, text, 0, 0, honoured, {}, "auto, none, mean, cls or last; auto: see --pooling"},
+    {"query", kRerank, text, 0, 0, honoured, {}, "what the documents are to answer"},
+    {"documents", kRerank, list, 0, 0, honoured, {}, "up to 2048 texts, or objects with a text"},
+    {"texts", kRerank, list, 0, 0, honoured, {}, "another name of documents"},
+    {"top_n", kRerank, integer, 1, kInt, honoured, {}, "only so many of the best"},
+    {"return_documents", kRerank, boolean, 0, 0, honoured, {}, "the text with each result"},
+    {"return_text", kRerank, boolean, 0, 0, honoured, {}, "another name of return_documents"},
+    {"method", kRerank, text, 0, 0, honoured, {},
+     "model: its head for ranking, refused if it has none; embedding: cosine of pooled vectors, any model can"},
+    {"user", kRerank, text, 0, 0, honoured, {}, "requests of one user share a turn"},
+
+    // --- infill, slots ---
+    {"input_prefix", kInfill, text, 0, 0, honoured, {}, "the text before the gap; special tokens in it are text"},
+    {"input_suffix", kInfill, text, 0, 0, honoured, {}, "the text after the gap"},
+    {"prompt", kInfill, any, 0, 0, honoured, {}, "text or token ids right before the gap, behind input_prefix"},
+    {"input_extra", kInfill, list, 0, 0, honoured, {}, "other files: objects of filename and text"},
+    {"filename", kSlots, text, 0, 0, honoured, {}, "a plain name in the folder of --slot-save-path"},
 
     // --- tokens ---
     {"content", kTokens, any, 0, 0, honoured, {}, "text to be tokenized"},

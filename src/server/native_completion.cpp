@@ -62,7 +62,7 @@ class NativeAnswer : public AnswerWriter {
     Json json = {{"index", index},
                  {"content", choice.text},
                  {"tokens", options_.return_tokens ? ids(choice.tokens) : Json::array()},
-                 {"id_slot", -1},
+                 {"id_slot", finished.slot},
                  {"stop", true},
                  {"model", context_.model_name},
                  {"stop_type", stop_type(finished.reason)},
@@ -133,6 +133,9 @@ Result<void> run(const std::shared_ptr<Exchange>& exchange, ServerContext& conte
 Result<void> complete_natively(const std::shared_ptr<Exchange>& exchange, ServerContext& context, const Fields& fields,
                                Api api, std::vector<std::vector<int32_t>> prompts) {
   GenerationRequest request = TRY(read_generation(fields, api, context));
+  request.slot = fields.integer("id_slot", -1);
+  if (request.slot >= context.n_parallel)
+    return bad_field("id_slot", fmt::format("{} is outside 0..{}", request.slot, context.n_parallel - 1));
   NativeOptions options{.stream = fields.flag("stream", false),
                         .timings = fields.flag("timings_per_token", false),
                         .logprobs = request.logprobs,

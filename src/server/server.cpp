@@ -34,10 +34,14 @@ Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<Session> session, 
   std::string name = options.alias.empty() ? model.name() : options.alias;
   const HttpOptions http = options.http;
   server->workers_ = std::make_unique<Workers>(kWorkers);
+  server->file_workers_ = std::make_unique<Workers>(1);
+  server->slot_store_ = std::make_unique<SlotStore>(*server->service_, options.slot_folder, service_options.n_parallel);
   server->context_ = std::make_unique<ServerContext>(
       ServerContext{.options = std::move(options),
                     .service = *server->service_,
                     .workers = *server->workers_,
+                    .file_workers = *server->file_workers_,
+                    .slot_store = *server->slot_store_,
                     .model = model,
                     .chat_template = std::move(chat_template),
                     .model_name = std::move(name),
@@ -64,6 +68,7 @@ bool Server::shut_down(double timeout_seconds) {
   http_->close_listener();
   const bool clean = service_->drain(timeout_seconds);
   workers_->stop();
+  file_workers_->stop();
   http_->stop();
   is_down_ = true;
   return clean;

@@ -25,9 +25,10 @@ class Server {
 
   // Destroyed in the opposite order: the service's sinks hold exchanges, which wake the sockets' thread, and post work.
   std::unique_ptr<HttpServer> http_;
-  std::unique_ptr<Workers> workers_;
+  std::unique_ptr<Workers> workers_, file_workers_;
   std::unique_ptr<ServerContext> context_;
   std::unique_ptr<Service> service_;
+  std::unique_ptr<SlotStore> slot_store_;
   bool is_down_ = false;
 };
 

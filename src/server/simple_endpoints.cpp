@@ -49,19 +49,13 @@ Result<Json> detokenize_json(const Fields& fields, const Tokenizer& tokenizer) {
   }
   return Json{{"content", replace_invalid_utf8(tokenizer.decode(ids, {.keep_special = true}))}};
 }
+}  // namespace
 
 Json model_meta(const ServerContext& context) {
   const arch::Hparams& hp = context.model.hparams();
   return {{"n_vocab", hp.n_vocab}, {"n_ctx", context.service.n_ctx()},     {"n_ctx_train", hp.n_ctx_train},
           {"n_embd", hp.n_embd},   {"n_params", context.model.n_params()}, {"size", context.model.file().n_bytes()}};
 }
-// What requests get that say nothing.
-Json default_settings(const ServerOptions& options) {
-  Json out = sampling_json(options.sampling);
-  out["n_predict"] = options.n_predict;
-  return out;
-}
-}  // namespace
 
 void tokenize(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
   auto fields = Fields::parse(exchange->request().body, kTokens);
@@ -95,32 +89,6 @@ void models(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
                 {"owned_by", "tokamak"},
                 {"meta", model_meta(context)}};
   exchange->respond({.body = dump({{"object", "list"}, {"data", Json::array({std::move(model)})}})});
-}
-
-void props(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
-  Json json = {{"model", context.model_name}, {"meta", model_meta(context)}};
-  json["chat_template"] = context.chat_template ? Json(context.chat_template->source()) : Json(nullptr);
-  Json memory = Json::array();
-  for (const MemoryUse& use : context.service.memory())
-    memory.push_back({{"what", use.what}, {"bytes", use.n_bytes}, {"file_mapping", use.is_file_mapping}});
-  json["memory"] = std::move(memory);
-  json["total_slots"] = context.n_parallel;
-  json["default_generation_settings"] = {{"n_ctx", context.service.n_ctx()},
-                                         {"params", default_settings(context.options)}};
-  exchange->respond({.body = dump(json)});
-}
-
-void slots(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
-  Json list = Json::array();
-  for (const RequestStatus& r : context.service.stats().requests)
-    list.push_back({{"id", r.id},
-                    {"state", r.state},
-                    {"n_prompt", r.n_prompt},
-                    {"n_cached", r.n_cached},
-                    {"n_processed", r.n_processed},
-                    {"n_generated", r.n_generated},
-                    {"age_seconds", r.age_seconds}});
-  exchange->respond({.body = dump(list)});
 }
 
 // Prometheus' text form. Source: prometheus.io, exposition formats.

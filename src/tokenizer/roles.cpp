@@ -138,6 +138,9 @@ std::vector<int32_t> find_end_tokens(const Vocab& vocab, const TokenRoles& roles
   }
   for (const int32_t id : {roles.eos, roles.eot, roles.eom})
     if (id != kNoToken) ends.push_back(id);
+  if (roles.fim_mid != kNoToken)  // a gap has been filled when the next file, or padding, begins
+    for (const int32_t id : {roles.fim_pad, roles.fim_rep, roles.fim_sep})
+      if (id != kNoToken) ends.push_back(id);
   // In vocabularies of the harmony format <|end|> closes one message of several; <|return|> and <|call|> end the turn.
   const int32_t message_end = vocab.find("<|end|>");
   if (vocab.find("<|return|>") != kNoToken && vocab.find("<|call|>") != kNoToken && message_end != roles.eos)

@@ -14,7 +14,7 @@
 namespace tokamak::test {
 
 namespace {
-constexpr int64_t kVocab = 259, kEmbd = 64, kLayers = 2, kHeads = 4, kHeadsKv = 2, kHeadDim = 16, kFf = 96;
+constexpr int64_t kTokens = 259, kEmbd = 64, kLayers = 2, kHeads = 4, kHeadsKv = 2, kHeadDim = 16, kFf = 96;
 
 // The letter that byte-level BPE spells a byte with.
 std::string byte_letter(int byte) {
@@ -28,10 +28,11 @@ std::string byte_letter(int byte) {
 
 class Maker {
  public:
-  explicit Maker(const ChatModel& model) {
+  explicit Maker(const ChatModel& model) : n_vocab_(kTokens + static_cast<int64_t>(model.more_tokens.size())) {
     metadata(model);
     vocabulary(model);
     tensors();
+    if (model.n_labels > 0) add("cls.output.weight", {model.n_labels, kEmbd}, [&](int64_t) { return random(2); });
   }
   void write(const std::filesystem::path& path) {
     const auto written = writer_.write(path);
@@ -50,6 +51,7 @@ class Maker {
     writer_.add(key("attention.head_count"), static_cast<uint32_t>(kHeads));
     writer_.add(key("attention.head_count_kv"), static_cast<uint32_t>(kHeadsKv));
     writer_.add(key("attention.layer_norm_rms_epsilon"), 1e-5f);
+    if (model.pooling >= 0) writer_.add(key("pooling_type"), static_cast<uint32_t>(model.pooling));
     if (!model.chat_template.empty()) writer_.add("tokenizer.chat_template", model.chat_template);
   }
 
@@ -58,8 +60,10 @@ class Maker {
     for (int byte = 0; byte < 256; ++byte)
       tokens.push_back(byte < 0xF0 || model.has_all_bytes ? byte_letter(byte) : "<none" + std::to_string(byte) + ">");
     tokens.insert(tokens.end(), {"<s>", "</s>", "qz"});
-    std::vector<int32_t> types(kVocab, 1);
+    tokens.insert(tokens.end(), model.more_tokens.begin(), model.more_tokens.end());
+    std::vector<int32_t> types(static_cast<size_t>(n_vocab_), 1);
     types[256] = types[257] = 3;
+    std::fill(types.begin() + kTokens, types.end(), 3);
     writer_.add("tokenizer.ggml.model", "gpt2");
     writer_.add("tokenizer.ggml.pre", "gpt-2");
     writer_.add_array("tokenizer.ggml.tokens", std::span<const std::string>(tokens));
@@ -72,8 +76,8 @@ class Maker {
 
   // Rows of the output that are no small letters are zero, so that small letters win.
   void tensors() {
-    add("token_embd.weight", {kVocab, kEmbd}, [&](int64_t) { return random(2); });
-    add("output.weight", {kVocab, kEmbd}, [&](int64_t i) {
+    add("token_embd.weight", {n_vocab_, kEmbd}, [&](int64_t) { return random(2); });
+    add("output.weight", {n_vocab_, kEmbd}, [&](int64_t i) {
       const int64_t row = i / kEmbd;
       return row >= 'a' && row <= 'z' ? random(4) : 0;
     });
@@ -102,6 +106,7 @@ class Maker {
     writer_.add_tensor(name, DType::f32, shape, std::as_bytes(std::span(data)));
   }
 
+  const int64_t n_vocab_;
   std::mt19937 random_{7};
   GgufWriter writer_;
   std::deque<std::vector<float>> data_;
@@ -110,7 +115,10 @@ class Maker {
 
 std::filesystem::path chat_model(const ChatModel& model) {
   static std::map<std::string, std::filesystem::path> made;
-  auto& path = made[model.architecture + "|" + model.chat_template + (model.has_all_bytes ? "" : "|some bytes")];
+  std::string name = model.architecture + "|" + model.chat_template + (model.has_all_bytes ? "" : "|some bytes");
+  for (const std::string& token : model.more_tokens) name += "|" + token;
+  name += "|" + std::to_string(model.n_labels) + "|" + std::to_string(model.pooling);
+  auto& path = made[name];
   if (path.empty()) {
     path = scratch_folder() / ("chat" + std::to_string(made.size()) + ".gguf");
     Maker(model).write(path);
