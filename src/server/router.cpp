@@ -15,11 +15,20 @@ constexpr auto kEndpoints = std::to_array<EndpointRow>({
     {"POST", "/v1/chat/completions /chat/completions", chat_completions, false, true, "OpenAI chat"},
     {"POST", "/v1/completions", completions, false, true, "OpenAI text completion"},
     {"POST", "/completion /completions", native_completion, false, true, "text completion with all settings"},
+    {"POST", "/infill", infill, false, true, "text between two others; for models of code"},
+    {"POST", "/v1/embeddings /embeddings", embeddings, false, true, "OpenAI embeddings"},
+    {"POST", "/embedding", native_embedding, false, true, "embeddings as lists of rows; pooling none: one per token"},
+    {"POST", "/v1/rerank /rerank /reranking /v1/reranking", rerank, false, true, "how well documents answer a query"},
     {"POST", "/tokenize", tokenize, false, true, "text to token ids"},
     {"POST", "/detokenize", detokenize, false, true, "token ids to text"},
     {"POST", "/apply-template", apply_template, false, true, "a chat request's prompt"},
     {"GET", "/props", props, false, false, "the model, its template, and what memory is reserved"},
-    {"GET", "/slots", slots, false, false, "running and waiting requests"},
+    {"POST", "/props", set_props, false, false, "refused: properties do not change while the server runs"},
+    {"GET", "/slots", slots, false, false, "what each slot does and holds; fail_on_no_slot=1: 503 when all are busy"},
+    {"POST", "/slots/{id}", slot_action, false, true,
+     "action=save, restore or erase: a slot's tokens to a file and back"},
+    {"GET", "/lora-adapters", lora_adapters, false, false, "an empty list: adapters are not built"},
+    {"POST", "/lora-adapters", set_lora_adapters, false, true, "refuses all but an empty list"},
     {"GET", "/metrics", metrics, false, false, "counters in Prometheus' form"},
     {"GET",
      "/ /favicon.ico /page/app.js /page/chat.js /page/composer.js /page/dialogs.js /page/dom.js /page/highlight.js "
@@ -28,11 +37,18 @@ constexpr auto kEndpoints = std::to_array<EndpointRow>({
      web_page, true, false, "the page for chatting and its files; its own requests bring the key"},
 });
 
+bool matches(std::string_view pattern, std::string_view path) {
+  constexpr std::string_view kWord = "{id}";
+  if (!pattern.ends_with(kWord)) return pattern == path;
+  pattern.remove_suffix(kWord.size());
+  return path.starts_with(pattern) && path.size() > pattern.size() && path.find('/', pattern.size()) == path.npos;
+}
+
 bool has_path(const EndpointRow& row, std::string_view path) {
   std::string_view rest = row.paths;
   while (!rest.empty()) {
     const size_t end = rest.find(' ');
-    if (rest.substr(0, end) == path) return true;
+    if (matches(rest.substr(0, end), path)) return true;
     rest = end == rest.npos ? std::string_view() : rest.substr(end + 1);
   }
   return false;
