@@ -52,7 +52,10 @@ std::string_view code_name(const Error& error) {
 }
 
 Json error_json(Dialect dialect, const Error& error) {
-  return error_json(dialect, error_row(error.code).http_status, error.message(),
+  // Anthropic has no code for it: its clients look for these words.
+  const bool is_too_long = dialect == Dialect::anthropic && error.code == ErrorCode::context_full;
+  return error_json(dialect, error_row(error.code).http_status,
+                    (is_too_long ? "prompt is too long: " : "") + error.message(),
                     is_field(error.where) ? std::string_view(error.where) : std::string_view(), code_name(error));
 }
 }  // namespace

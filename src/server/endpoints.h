@@ -31,6 +31,11 @@ void route(const std::shared_ptr<Exchange>& exchange, ServerContext& context, Wo
 Json model_meta(const ServerContext& context);
 
 void chat_completions(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
+void chat_input_tokens(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
+void responses(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
+void responses_input_tokens(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
+void messages(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
+void messages_count_tokens(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
 void completions(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
 void native_completion(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
 void tokenize(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
