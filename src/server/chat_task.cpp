@@ -122,6 +122,7 @@ Result<ChatPrompt> make_chat_prompt(const ChatTask& task, const ServerContext& c
 
 Result<PreparedChat> prepare_chat(ChatTask task, const ServerContext& context) {
   const ChatPrompt prompt = TRY(make_chat_prompt(task, context));
+  if (task.tool_use.choice == ToolChoice::named) task.tool_use.parallel = false;  // exactly this one call
   PreparedChat out{
       .requests = {}, .tools = task.tool_use.tools, .format = context.reply_format, .headers = task.headers};
   out.wants_calls = !out.tools.empty() && task.tool_use.choice != ToolChoice::none && out.format.calls.has_value();
