@@ -4,22 +4,16 @@
 
 #include <algorithm>
 
+#include "server/json_access.h"
+
 namespace tokamak::server {
 
 namespace {
 
-const Json* member(const Json& json, std::string_view name) {
-  if (!json.is_object()) return nullptr;
-  const auto found = json.find(name);
-  return found == json.end() || found->is_null() ? nullptr : &*found;
-}
-
-std::string text_of(const Json* json) { return json && json->is_string() ? json->get<std::string>() : std::string(); }
-
 Result<void> check_function(const Json& tool, const std::string& where) {
   const Json* function = member(tool, "function");
   if (!function || !function->is_object()) return bad_field(where + ".function", "must be an object with a name");
-  if (text_of(member(*function, "name")).empty()) return bad_field(where + ".function.name", "must be text");
+  if (text_member(*function, "name").empty()) return bad_field(where + ".function.name", "must be text");
   const Json* parameters = member(*function, "parameters");
   if (parameters && !parameters->is_object())
     return bad_field(where + ".function.parameters", "must be a JSON Schema: an object");
@@ -34,16 +28,16 @@ Result<ToolChoice> choice_of_word(const std::string& word, std::string_view wher
   return bad_field(where, fmt::format("'{}' is not known: auto, none, required, or a function", word));
 }
 
-std::string name_of(const Json& tool) { return text_of(member(*member(tool, "function"), "name")); }
+std::string name_of(const Json& tool) { return text_member(*member(tool, "function"), "name"); }
 
 Result<void> allow_only(const Json& allowed, ToolUse& use) {
   const Json* tools = member(allowed, "tools");
   if (!tools || !tools->is_array()) return bad_field("tool_choice.allowed_tools.tools", "must be a list");
   std::vector<std::string> names;
   for (const Json& tool : *tools)
-    if (const Json* function = member(tool, "function")) names.push_back(text_of(member(*function, "name")));
+    if (const Json* function = member(tool, "function")) names.push_back(text_member(*function, "name"));
   std::erase_if(use.tools, [&](const Json& tool) { return std::ranges::find(names, name_of(tool)) == names.end(); });
-  use.choice = TRY(choice_of_word(text_of(member(allowed, "mode")), "tool_choice.allowed_tools.mode"));
+  use.choice = TRY(choice_of_word(text_member(allowed, "mode"), "tool_choice.allowed_tools.mode"));
   return {};
 }
 
@@ -54,7 +48,7 @@ Result<void> read_choice(const Json& choice, ToolUse& use) {
   }
   if (const Json* allowed = member(choice, "allowed_tools")) return allow_only(*allowed, use);
   const Json* function = member(choice, "function");
-  use.name = function ? text_of(member(*function, "name")) : std::string();
+  use.name = function ? text_member(*function, "name") : std::string();
   if (use.name.empty()) return bad_field("tool_choice", "must be auto, none, required, or name a function");
   use.choice = ToolChoice::named;
   if (std::ranges::none_of(use.tools, [&](const Json& tool) { return name_of(tool) == use.name; }))
@@ -66,7 +60,8 @@ Result<void> read_choice(const Json& choice, ToolUse& use) {
 std::string header_text(std::string text) {
   constexpr size_t kMaxBytes = 2000;
   if (text.size() > kMaxBytes) text.replace(kMaxBytes, std::string::npos, "...");
-  std::ranges::replace_if(text, [](unsigned char c) { return c < 0x20 || c > 0x7e; }, '?');
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < 0x20 || c > 0x7e; }, '?');
   return text;
 }
 
@@ -88,7 +83,7 @@ Result<std::vector<Json>> read_tools(const Json& list, std::vector<std::string>&
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string where = fmt::format("tools[{}]", i);
     if (!list[i].is_object()) return bad_field(where, "must be an object");
-    const std::string type = list[i].contains("type") ? text_of(member(list[i], "type")) : "function";
+    const std::string type = list[i].contains("type") ? text_member(list[i], "type") : "function";
     if (type != "function") {
       ignored.push_back(type);
       continue;

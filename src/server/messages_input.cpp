@@ -11,38 +11,30 @@ namespace tokamak::server {
 
 namespace {
 
-Result<std::string> block_text(const Json &block, const std::string &where) {
-  const Json *text = member(block, "text");
-  if (!text || !text->is_string())
-    return bad_field(where + ".text", "must be text");
+Result<std::string> block_text(const Json& block, const std::string& where) {
+  const Json* text = member(block, "text");
+  if (!text || !text->is_string()) return bad_field(where + ".text", "must be text");
   return text->get<std::string>();
 }
 
-Error unknown_block(const std::string &type, const std::string &where) {
+Error unknown_block(const std::string& type, const std::string& where) {
   const bool is_media = type == "image" || type == "document";
   return bad_field(where + ".type",
-                   is_media ? "the model takes text only, no " + type
-                            : fmt::format("'{}' is not known here", type));
+                   is_media ? "the model takes text only, no " + type : fmt::format("'{}' is not known here", type));
 }
 
 // A document whose source is plain text.
-Result<std::string> document_text(const Json &block, const std::string &where) {
-  const Json *source = member(block, "source");
-  const Json *data = source && text_member(*source, "type") == "text"
-                         ? member(*source, "data")
-                         : nullptr;
-  if (!data || !data->is_string())
-    return unknown_block("document", where);
+Result<std::string> document_text(const Json& block, const std::string& where) {
+  const Json* source = member(block, "source");
+  const Json* data = source && text_member(*source, "type") == "text" ? member(*source, "data") : nullptr;
+  if (!data || !data->is_string()) return unknown_block("document", where);
   return data->get<std::string>();
 }
 
 // A text, or blocks that are text.
-Result<std::vector<std::string>> read_texts(const Json &content,
-                                            const std::string &where) {
-  if (content.is_string())
-    return std::vector<std::string>{content.get<std::string>()};
-  if (!content.is_array())
-    return bad_field(where, "must be a text or a list of blocks");
+Result<std::vector<std::string>> read_texts(const Json& content, const std::string& where) {
+  if (content.is_string()) return std::vector<std::string>{content.get<std::string>()};
+  if (!content.is_array()) return bad_field(where, "must be a text or a list of blocks");
   std::vector<std::string> texts;
   for (size_t i = 0; i < content.size(); ++i) {
     const std::string place = fmt::format("{}[{}]", where, i);
@@ -58,23 +50,20 @@ Result<std::vector<std::string>> read_texts(const Json &content,
 }
 
 class MessagesReader {
-public:
-  Result<void> read(const Json &message, const std::string &where) {
+ public:
+  Result<void> read(const Json& message, const std::string& where) {
     const std::string role = text_member(message, "role");
     if (role != "user" && role != "assistant" && role != "system")
       return bad_field(where + ".role", "must be user or assistant");
-    const Json *content = member(message, "content");
-    if (!content)
-      return bad_field(where + ".content", "is missing");
+    const Json* content = member(message, "content");
+    if (!content) return bad_field(where + ".content", "is missing");
     begin(role);
     if (role == "system" || !content->is_array()) {
-      for (std::string &text : TRY(read_texts(*content, where + ".content")))
-        texts_.push_back(std::move(text));
+      for (std::string& text : TRY(read_texts(*content, where + ".content"))) texts_.push_back(std::move(text));
       return {};
     }
     for (size_t i = 0; i < content->size(); ++i)
-      TRY(read_block((*content)[i], role,
-                     fmt::format("{}.content[{}]", where, i)));
+      TRY(read_block((*content)[i], role, fmt::format("{}.content[{}]", where, i)));
     return {};
   }
   std::vector<ChatMessage> end() {
@@ -82,9 +71,8 @@ public:
     return std::move(messages_);
   }
 
-private:
-  Result<void> read_block(const Json &block, const std::string &role,
-                          const std::string &where) {
+ private:
+  Result<void> read_block(const Json& block, const std::string& role, const std::string& where) {
     const std::string type = text_member(block, "type");
     if (type == "text") {
       texts_.push_back(TRY(block_text(block, where)));
@@ -102,57 +90,44 @@ private:
     return {};
   }
 
-  Result<void> read_result(const Json &block, const std::string &where) {
+  Result<void> read_result(const Json& block, const std::string& where) {
     const std::string id = text_member(block, "tool_use_id");
-    if (id.empty())
-      return bad_field(where + ".tool_use_id", "must be text");
+    if (id.empty()) return bad_field(where + ".tool_use_id", "must be text");
     std::vector<std::string> texts;
-    if (const Json *content = member(block, "content"))
-      texts = TRY(read_texts(*content, where + ".content"));
-    const Json *is_error = member(block, "is_error");
+    if (const Json* content = member(block, "content")) texts = TRY(read_texts(*content, where + ".content"));
+    const Json* is_error = member(block, "is_error");
     if (is_error && *is_error == true) {
-      if (texts.empty())
-        texts.emplace_back();
+      if (texts.empty()) texts.emplace_back();
       texts[0] = "Error: " + texts[0];
     }
     flush();
     ChatMessage result{.role = "tool", .content = content_of(std::move(texts))};
-    if (const auto name = call_names_.find(id); name != call_names_.end())
-      result.name = name->second;
+    if (const auto name = call_names_.find(id); name != call_names_.end()) result.name = name->second;
     result.tool_call_id = id;
     messages_.push_back(std::move(result));
     return {};
   }
 
-  Result<void> read_call(const Json &block, const std::string &where) {
-    ToolCall call{.id = text_member(block, "id"),
-                  .name = text_member(block, "name"),
-                  .arguments = Json::object()};
-    if (call.id.empty())
-      return bad_field(where + ".id", "must be text");
-    if (call.name.empty())
-      return bad_field(where + ".name", "must be text");
-    if (const Json *input = member(block, "input"))
-      call.arguments = *input;
-    if (!call.arguments.is_object())
-      return bad_field(where + ".input", "must be an object");
+  Result<void> read_call(const Json& block, const std::string& where) {
+    ToolCall call{.id = text_member(block, "id"), .name = text_member(block, "name"), .arguments = Json::object()};
+    if (call.id.empty()) return bad_field(where + ".id", "must be text");
+    if (call.name.empty()) return bad_field(where + ".name", "must be text");
+    if (const Json* input = member(block, "input")) call.arguments = *input;
+    if (!call.arguments.is_object()) return bad_field(where + ".input", "must be an object");
     call_names_[call.id] = call.name;
     calls_.push_back(std::move(call));
     return {};
   }
 
-  void begin(const std::string &role) {
-    if (role != role_)
-      flush();
+  void begin(const std::string& role) {
+    if (role != role_) flush();
     role_ = role;
   }
   void flush() {
     const bool is_empty = texts_.empty() && calls_.empty() && !thought_;
-    if (is_empty && role_ != "assistant")
-      return;
+    if (is_empty && role_ != "assistant") return;
     if (!role_.empty()) {
-      ChatMessage message{.role = role_,
-                          .content = content_of(std::move(texts_))};
+      ChatMessage message{.role = role_, .content = content_of(std::move(texts_))};
       message.reasoning_content = std::move(thought_);
       message.tool_calls = std::move(calls_);
       messages_.push_back(std::move(message));
@@ -168,19 +143,16 @@ private:
   std::vector<std::string> texts_;
   std::optional<std::string> thought_;
   std::vector<ToolCall> calls_;
-  std::unordered_map<std::string, std::string> call_names_; // by id
+  std::unordered_map<std::string, std::string> call_names_;  // by id
 };
 
-} // namespace
+}  // namespace
 
-Result<std::vector<ChatMessage>> read_anthropic_messages(const Json *system,
-                                                         const Json &messages) {
+Result<std::vector<ChatMessage>> read_anthropic_messages(const Json* system, const Json& messages) {
   MessagesReader reader;
-  if (system)
-    TRY(reader.read({{"role", "system"}, {"content", *system}}, "system"));
-  for (size_t i = 0; i < messages.size(); ++i)
-    TRY(reader.read(messages[i], fmt::format("messages[{}]", i)));
+  if (system) TRY(reader.read({{"role", "system"}, {"content", *system}}, "system"));
+  for (size_t i = 0; i < messages.size(); ++i) TRY(reader.read(messages[i], fmt::format("messages[{}]", i)));
   return reader.end();
 }
 
-} // namespace tokamak::server
+}  // namespace tokamak::server

@@ -12,7 +12,6 @@ namespace tokamak::server {
 // of their own; neighbours of one role are one turn. Signatures and redacted
 // thoughts are not needed. Errors: bad_argument naming the message and the
 // block.
-Result<std::vector<ChatMessage>> read_anthropic_messages(const Json *system,
-                                                         const Json &messages);
+Result<std::vector<ChatMessage>> read_anthropic_messages(const Json* system, const Json& messages);
 
-} // namespace tokamak::server
+}  // namespace tokamak::server

@@ -13,7 +13,6 @@ struct MessagesTask {
 
 // All but max_tokens, which only a request that runs must have. Errors name the
 // field ("messages[2].content[0]").
-Result<MessagesTask> read_messages(const Fields &fields,
-                                   const ServerContext &context);
+Result<MessagesTask> read_messages(const Fields& fields, const ServerContext& context);
 
-} // namespace tokamak::server
+}  // namespace tokamak::server

@@ -14,7 +14,7 @@ namespace tokamak::server {
 // do: one is open at a time. Sequence numbers count from 0; ids stay what they
 // are from the first event to the last.
 class ResponseObject {
-public:
+ public:
   struct Event {
     std::string_view type;
     Json data;
@@ -22,8 +22,7 @@ public:
 
   // `head`: the object before anything is generated. Without `with_events` no
   // event is made.
-  ResponseObject(Json head, bool with_events)
-      : json_(std::move(head)), with_events_(with_events) {}
+  ResponseObject(Json head, bool with_events) : json_(std::move(head)), with_events_(with_events) {}
 
   // response.created and the first response.in_progress: once, whoever asks
   // first.
@@ -32,24 +31,24 @@ public:
   void go_on();
   // `logprobs`: of the tokens behind the delta; shown for the texts of
   // messages.
-  void add(const ReplyDelta &delta, const Json &logprobs = Json::array());
+  void add(const ReplyDelta& delta, const Json& logprobs = Json::array());
   // Closes the open item and the object; response.completed or
   // response.incomplete.
-  void finish(const Finished &finished, int64_t n_reasoning_tokens);
+  void finish(const Finished& finished, int64_t n_reasoning_tokens);
   // response.failed.
-  void fail(const Error &error);
+  void fail(const Error& error);
 
   bool is_started() const { return is_started_; }
-  const Json &json() const { return json_; }
+  const Json& json() const { return json_; }
   // What has happened since the last call.
   std::vector<Event> take_events() { return std::exchange(events_, {}); }
 
-private:
+ private:
   enum class ItemKind : uint8_t { none, reasoning, message, call };
   // The item that grows.
   struct Item {
     ItemKind kind = ItemKind::none;
-    Json json; // as output_item.added shows it
+    Json json;  // as output_item.added shows it
     std::string text;
     Json logprobs = Json::array();
   };
@@ -72,4 +71,4 @@ private:
   int64_t n_events_ = 0;
 };
 
-} // namespace tokamak::server
+}  // namespace tokamak::server

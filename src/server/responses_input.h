@@ -13,7 +13,6 @@ namespace tokamak::server {
 // are one system message, which begins with the instructions (if not empty).
 // Ids, states and encrypted thoughts are not needed. Errors: bad_argument
 // naming the item and the part.
-Result<std::vector<ChatMessage>>
-read_response_input(const Json &input, const std::string &instructions);
+Result<std::vector<ChatMessage>> read_response_input(const Json& input, const std::string& instructions);
 
-} // namespace tokamak::server
+}  // namespace tokamak::server

@@ -7,14 +7,13 @@ namespace tokamak::server {
 
 struct ResponsesTask {
   ChatTask chat;
-  Json head; // the response object before anything is generated; repeats what
-             // was asked
+  Json head;  // the response object before anything is generated; repeats what
+              // was asked
   bool stream = false, timings = false, logprobs = false;
 };
 
 // Errors name the field ("input[3].content[0]"); not_found: responses and
 // conversations that would have to be stored.
-Result<ResponsesTask> read_responses(const Fields &fields,
-                                     const ServerContext &context);
+Result<ResponsesTask> read_responses(const Fields& fields, const ServerContext& context);
 
-} // namespace tokamak::server
+}  // namespace tokamak::server

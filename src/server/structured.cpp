@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "server/json_access.h"
+
 namespace tokamak::server {
 
 namespace {
@@ -101,12 +103,7 @@ Result<Grammar::Ptr> compile_regex(const std::string& text, std::string_view whe
                       [&] { return Grammar::from_regex(text, options_for(false, tools)); });
 }
 
-const Json* member(const Json& object, std::string_view name) {
-  const auto found = object.find(name);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
-Result<std::string> text_member(const Json& object, std::string_view name, std::string_view where) {
+Result<std::string> needed_text(const Json& object, std::string_view name, std::string_view where) {
   const Json* value = member(object, name);
   if (!value || !value->is_string()) return bad_field(fmt::format("{}.{}", where, name), "must be text");
   return value->get<std::string>();
@@ -130,18 +127,18 @@ Result<GrammarTriggers> read_triggers(const Json& list, const GrammarTools& tool
     const std::string where = fmt::format("grammar_triggers[{}]", i);
     if (!list[i].is_object()) return bad_field(where, "must be an object with type and value");
     const Json* value = member(list[i], "value");
-    const std::string type = TRY(text_member(list[i], "type", where));
+    const std::string type = TRY(needed_text(list[i], "type", where));
     if (type == "token") {
       if (!value || !value->is_number_unsigned() ||
           value->get<uint64_t>() >= static_cast<uint64_t>(tools.tokenizer.n_vocab()))
         return bad_field(where + ".value", fmt::format("must be a token id of 0..{}", tools.tokenizer.n_vocab() - 1));
       triggers.tokens.push_back(value->get<int32_t>());
     } else if (type == "word") {
-      triggers.words.push_back(TRY(text_member(list[i], "value", where)));
+      triggers.words.push_back(TRY(needed_text(list[i], "value", where)));
       if (triggers.words.back().empty()) return bad_field(where + ".value", "must not be empty");
     } else if (type == "pattern") {
       triggers.patterns.push_back(
-          TRY(compile_regex(TRY(text_member(list[i], "value", where)), where + ".value", tools)));
+          TRY(compile_regex(TRY(needed_text(list[i], "value", where)), where + ".value", tools)));
     } else {
       return bad_field(where + ".type", "must be word, token or pattern");
     }
@@ -194,14 +191,14 @@ Result<OutputGrammar> compile_once(const std::string& key, const GrammarTools& t
 
 Result<Grammar::Ptr> read_format(const Json& format, std::string_view where, bool compact, const GrammarTools& tools) {
   if (!format.is_object()) return bad_field(where, "must be an object with a type");
-  const std::string type = TRY(text_member(format, "type", where));
+  const std::string type = TRY(needed_text(format, "type", where));
   const auto place = [&](std::string_view name) { return fmt::format("{}.{}", where, name); };
   if (type == "text") return Grammar::Ptr();
   if (type == "json_schema") return schema_format(format, where, compact, tools);
   if (type == "json_object")
     return member(format, "schema") ? schema_format(format, where, compact, tools) : compile_object(compact, tools);
-  if (type == "grammar") return compile_gbnf(TRY(text_member(format, "grammar", where)), place("grammar"), tools);
-  if (type == "regex") return compile_regex(TRY(text_member(format, "regex", where)), place("regex"), tools);
+  if (type == "grammar") return compile_gbnf(TRY(needed_text(format, "grammar", where)), place("grammar"), tools);
+  if (type == "regex") return compile_regex(TRY(needed_text(format, "regex", where)), place("regex"), tools);
   return bad_field(place("type"),
                    fmt::format("'{}' is not known: text, json_object, json_schema, grammar or regex", type));
 }
