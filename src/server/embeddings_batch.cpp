@@ -48,7 +48,7 @@ class EmbeddingsBatch : public std::enable_shared_from_this<EmbeddingsBatch> {
  private:
   std::optional<size_t> claim() {
     const std::scoped_lock lock(mutex_);
-    if (error_ || next_ == rows_.size() || n_running_ == n_parallel_) return {};
+    if (error_ || next_ == inputs_.tokens.size() || n_running_ == n_parallel_) return {};
     ++n_running_;
     return next_++;
   }
@@ -101,7 +101,7 @@ class EmbeddingsBatch : public std::enable_shared_from_this<EmbeddingsBatch> {
     std::optional<Error> error;
     {
       const std::scoped_lock lock(mutex_);
-      if (n_running_ > 0 || is_finished_ || (!error_ && next_ < rows_.size())) return;
+      if (n_running_ > 0 || is_finished_ || (!error_ && next_ < inputs_.tokens.size())) return;
       is_finished_ = true;
       error = error_;
     }

@@ -1,4 +1,4 @@
-#include "cli/serve_process.h"
+#include "cli/serve_helpers.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
