@@ -115,7 +115,7 @@ def test_stop(context):
         page.wait(IDLE, 5)
         expect(page.texts("[data-stat=finish]")[-1] == "stopped", "it says that it was stopped")
         expect(page.js("[...document.querySelectorAll('.message.assistant > .markdown')].at(-1).innerText.length") > 40, "the text stays")
-        wait_for(lambda: server_json(context, "slots") == [], 3)
+        wait_for(lambda: not any(slot["is_processing"] for slot in server_json(context, "slots")), 3)
         expect(page.js("document.activeElement.id") == "prompt", "the focus returns to the box")
     clean(page)
 
@@ -452,6 +452,12 @@ def test_motion_can_be_reduced(context):
     page.key("Escape")
     page.wait(IDLE)
     clean(page)
+
+
+def test_head(context):
+    for path in ("", "health"):
+        answer = urllib.request.urlopen(urllib.request.Request(context.server.url + path, method="HEAD"))
+        expect(int(answer.headers["Content-Length"]) > 10 and answer.read() == b"", f"HEAD /{path} has a length and no body")
 
 
 def test_switched_off(context):

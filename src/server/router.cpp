@@ -38,17 +38,15 @@ constexpr auto kEndpoints = std::to_array<EndpointRow>({
     {"GET", "/lora-adapters", lora_adapters, false, false, "an empty list: adapters are not built"},
     {"POST", "/lora-adapters", set_lora_adapters, false, true, "refuses all but an empty list"},
     {"GET", "/metrics", metrics, false, false, "counters in Prometheus' form"},
-    {"GET",
-     "/ /favicon.ico /page/app.js /page/chat.js /page/composer.js /page/dialogs.js /page/dom.js /page/highlight.js "
-     "/page/history.js /page/icon.svg /page/index.html /page/markdown.js /page/message.js /page/settings.js "
-     "/page/status.js /page/store.js /page/stream.js /page/style.css /page/timeline.js",
-     web_page, true, false, "the page for chatting and its files; its own requests bring the key"},
+    {"GET", "/ /favicon.ico /page/{file}", web_page, true, false,
+     "the page for chatting and its files; its own requests bring the key"},
 });
 
+// "/slots/{id}": the end of the path may be any word.
 bool matches(std::string_view pattern, std::string_view path) {
-  constexpr std::string_view kWord = "{id}";
-  if (!pattern.ends_with(kWord)) return pattern == path;
-  pattern.remove_suffix(kWord.size());
+  const size_t word = pattern.find('{');
+  if (word == pattern.npos) return pattern == path;
+  pattern = pattern.substr(0, word);
   return path.starts_with(pattern) && path.size() > pattern.size() && path.find('/', pattern.size()) == path.npos;
 }
 

@@ -5,11 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <sstream>
 
 #include "http_client_helpers.h"
-#include "server/endpoints.h"
 
 namespace tokamak::server {
 namespace {
@@ -115,18 +113,6 @@ TEST_F(PageTest, OtherPathsLeadNowhere) {
        {"/page/", "/page", "/page/app.js/", "/page/../page/app.js", "/page/%2e%2e/page.cpp", "/page//app.js",
         "/index.html", "/app.js", "/page/README.md", "/page/../../../../etc/passwd"})
     EXPECT_EQ(get(path).status, 404) << path;
-}
-
-TEST(Page, TheTableOfEndpointsNamesEveryFile) {
-  std::set<std::string> in_table, expected = {"/", "/favicon.ico"};
-  for (const PageFile& file : page_files()) expected.insert("/page/" + std::string(file.name));
-  for (const EndpointRow& row : endpoints()) {
-    if (row.run != web_page) continue;
-    EXPECT_TRUE(row.is_public);
-    std::istringstream paths{std::string(row.paths)};
-    for (std::string path; paths >> path;) in_table.insert(path);
-  }
-  EXPECT_EQ(in_table, expected);
 }
 
 // A page that asks nobody else: no address of another host in what a browser fetches.

@@ -109,7 +109,7 @@ export class Status {
   }
   slotPart() {
     const total = this.props?.total_slots;
-    const rows = this.slots.map((slot) => el('tr', {}, [slot.state, whole(slot.n_prompt), whole(slot.n_cached),
+    const rows = this.slots.filter((slot) => slot.is_processing).map((slot) => el('tr', {}, [slot.state, whole(slot.n_prompt), whole(slot.n_cached),
       whole(slot.n_generated), `${slot.age_seconds.toFixed(1)} s`].map((value) => el('td', {}, value))));
     const title = `Requests now${total ? ` (${total} can run at once)` : ''}`;
     if (rows.length === 0) return el('section', {}, el('h3', {}, title), el('p', {class: 'hint'}, 'None.'));
