@@ -6,6 +6,8 @@ import subprocess
 import time
 import urllib.request
 
+CHAT = "*/v1/chat/completions"
+LONG = "Write a very long story about a lighthouse, its keeper and the sea."
 IDLE = "document.querySelector('#stop').hidden && document.querySelectorAll('.message.assistant').length > 0"
 
 
@@ -70,6 +72,24 @@ def ask(page, text, wait=True):
     page.key("Enter")
     if wait:
         page.wait(IDLE, 120)
+
+
+def choose(page, box, value):
+    page.js(f"document.querySelector('#{box}').value = '{value}'; "
+            f"document.querySelector('#{box}').dispatchEvent(new Event('change'))")
+
+
+def tab_to(page, name):
+    """Presses Tab until the focus is on `name`; gives everything on the way."""
+    order = []
+    while not order or order[-1] != name:
+        expect(len(order) < 80, f"Tab reaches {name}: {order}")
+        page.key("Tab")
+        order.append(page.js("document.activeElement.id || document.activeElement.getAttribute('aria-label') || "
+                             "document.activeElement.innerText || document.activeElement.tagName"))
+        expect(page.js("document.activeElement.matches('body, #prompt') || "
+                       "getComputedStyle(document.activeElement).outlineStyle !== 'none'"), f"the focus can be seen: {order[-1]}")
+    return order
 
 
 def stream(*deltas, finish="stop", error=None):

@@ -21,11 +21,10 @@ import urllib.request
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from browser import CONTROL, SHIFT, Browser  # noqa: E402
 from page_audits import CONTRAST, NAMELESS, OVERFLOW  # noqa: E402
-from page_helpers import IDLE, Context, Server, ask, clean, expect, server_json, settings, stream, wait_for  # noqa: E402
+from page_helpers import (  # noqa: E402
+    CHAT, IDLE, LONG, Context, Server, ask, choose, clean, expect, server_json, settings, stream, tab_to, wait_for)
 
-CHAT = "*/v1/chat/completions"
 MARKDOWN = pathlib.Path(__file__).with_name("page_test_text.md").read_text()
-LONG = "Write a very long story about a lighthouse, its keeper and the sea."
 HOSTILE = [
     "<img src=x onerror=\"window.hurt=1\">", "<script>window.hurt=1</script>", "[click](javascript:window.hurt=1)",
     "<svg/onload=window.hurt=1>", "![x](http://127.0.0.1:9/picture.png)", "`<b>`<iframe srcdoc='<script>1</script>'>",
@@ -254,6 +253,21 @@ def test_thoughts_and_calls(context):
     clean(page)
 
 
+def test_calls_of_the_model(context):
+    page = context.page()
+    settings(page, temperature="0", max_tokens="40")
+    page.click("#open-settings")
+    page.click("#set-tools")
+    page.paste('''[{"type": "function", "function": {"name": "weather", "parameters": {
+        "type": "object", "properties": {"city": {"type": "string", "maxLength": 12}}, "required": ["city"]}}}]''')
+    choose(page, "set-tool-choice", "required")
+    page.key("Escape")
+    ask(page, "How is the weather in Paris?")
+    expect(page.text(".call .name") == "weather", "the model calls the tool")
+    expect(list(json.loads(page.text(".call pre"))) == ["city"], "with its arguments")
+    clean(page)
+
+
 def test_errors(context):
     page = context.page()
     error = {"message": "the device does not answer", "type": "server_error", "param": None, "code": None}
@@ -315,8 +329,7 @@ def test_structured_output(context):
              ("schema", schema, lambda text: set(json.loads(text)) == {"name", "age"})]
     for kind, form, fits in cases:
         page.click("#open-settings")
-        page.js(f"document.querySelector('#set-output').value = '{kind}'; "
-                "document.querySelector('#set-output').dispatchEvent(new Event('change'))")
+        choose(page, "set-output", kind)
         page.js("document.querySelector('#set-output-text').select()")
         page.type(form)
         if kind == "schema":
@@ -400,19 +413,6 @@ def test_phone(context):
         context.shot(page, f"phone-{name}")
         page.key("Escape")
     clean(page)
-
-
-def tab_to(page, name):
-    """Presses Tab until the focus is on `name`; gives everything on the way."""
-    order = []
-    while not order or order[-1] != name:
-        expect(len(order) < 80, f"Tab reaches {name}: {order}")
-        page.key("Tab")
-        order.append(page.js("document.activeElement.id || document.activeElement.getAttribute('aria-label') || "
-                             "document.activeElement.innerText || document.activeElement.tagName"))
-        expect(page.js("document.activeElement.matches('body, #prompt') || "
-                       "getComputedStyle(document.activeElement).outlineStyle !== 'none'"), f"the focus can be seen: {order[-1]}")
-    return order
 
 
 def test_keyboard_only(context):

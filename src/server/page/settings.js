@@ -49,6 +49,7 @@ export const settings = {
   sampling: {...stored.sampling},
   output: {kind: FORMS[stored.output?.kind] ? stored.output.kind : 'none', text: String(stored.output?.text ?? '')},
   tools: String(stored.tools ?? ''),
+  toolChoice: String(stored.toolChoice ?? ''),
   thinking: String(stored.thinking ?? ''),
   theme: String(stored.theme ?? ''),
 };
@@ -90,7 +91,10 @@ export function requestFields() {
     if (value !== '' && Number.isFinite(Number(value))) fields[name] = Number(value);
   }
   Object.assign(fields, OUTPUT_FIELDS[settings.output.kind](settings.output.text));
-  if (settings.tools.trim()) fields.tools = parse(settings.tools, 'The list of tools');
+  if (settings.tools.trim()) {
+    fields.tools = parse(settings.tools, 'The list of tools');
+    if (settings.toolChoice) fields.tool_choice = settings.toolChoice;
+  }
   if (settings.thinking) fields.chat_template_kwargs = {enable_thinking: settings.thinking === 'on'};
   return fields;
 }
@@ -164,6 +168,16 @@ function outputSection() {
     box, error));
 }
 
+// A choice of [value, label] pairs for a setting.
+function choiceBox(name, options) {
+  const select = el('select', {on: {change: () => {
+    settings[name] = select.value;
+    saveSettings();
+  }}}, options.map(([value, label]) => el('option', {value}, label)));
+  select.value = settings[name];
+  return select;
+}
+
 function toolsSection() {
   const error = el('p', {class: 'invalid', role: 'alert'});
   const box = el('textarea', {class: 'mono', rows: 5, spellcheck: 'false', placeholder: TOOLS_EXAMPLE,
@@ -177,13 +191,11 @@ function toolsSection() {
       }
       saveSettings();
     }}});
-  const thinking = el('select', {on: {change: () => {
-    settings.thinking = thinking.value;
-    saveSettings();
-  }}}, [['', 'As the model is used to'], ['on', 'On'], ['off', 'Off']].map(([value, label]) => el('option', {value}, label)));
-  thinking.value = settings.thinking;
+  const choice = choiceBox('toolChoice', [['', 'The model decides'], ['required', 'It must call one'], ['none', 'It must not']]);
+  const thinking = choiceBox('thinking', [['', 'As the model is used to'], ['on', 'On'], ['off', 'Off']]);
   return section('Tools and thoughts',
     field('set-tools', 'Tools (JSON list)', box, 'What the model may call. Its calls are shown; you type the results.', error),
+    field('set-tool-choice', 'Tool choice', choice, 'Counts only when there are tools.'),
     field('set-thinking', 'Thinking', thinking, 'For models whose template can switch it (enable_thinking).'));
 }
 
