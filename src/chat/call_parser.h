@@ -11,6 +11,8 @@
 
 namespace tokamak {
 
+class CallReader;
+
 struct CallEvent {
   bool begins = false;   // a call begins: id and name are set, text is empty
   std::string id, name;  // id: empty where the format writes none in front of the arguments
@@ -22,12 +24,12 @@ struct CallEvent {
 // Takes the text of one section, or of one call where calls stand alone, from its opening marker on, in any pieces.
 // The same text gives the same events for any pieces, once texts are joined. Total on any text: what is no call is
 // handed back. Arguments of JSON syntax are passed on as they come, others parameter by parameter; all texts of a call
-// joined are a JSON object, or the beginning of one when its text was cut. Memory is bounded by kMaxHeld plus one
-// parameter.
+// joined are a JSON object, or the beginning of one when its text was cut. Memory is bounded by kMaxHeld and
+// kMaxParameter.
 class CallParser {
  public:
-  // Most bytes held back before a call has begun, or of a name.
-  static constexpr size_t kMaxHeld = 65536, kMaxName = 256;
+  // Most bytes held back before a call has begun, of a name, and of one parameter whose end must be known.
+  static constexpr size_t kMaxHeld = 65536, kMaxName = 256, kMaxParameter = size_t{8} << 20;
 
   // `format` and `types` must outlive the parser.
   CallParser(const CallFormat& format, const ParameterTypes& types);
@@ -47,8 +49,7 @@ class CallParser {
   std::string_view rest() const;
 
  private:
-  class Reader;
-  std::unique_ptr<Reader> reader_;
+  std::unique_ptr<CallReader> reader_;
 };
 
 }  // namespace tokamak

@@ -102,7 +102,7 @@ class CallInput {
 
  private:
   void wake() {
-    if (reader_) std::exchange(reader_, {}).resume();
+    if (reader_ && (at_ < text_.size() || ended_)) std::exchange(reader_, {}).resume();
   }
   std::string text_;
   size_t at_ = 0, furthest_ = 0;

@@ -343,7 +343,7 @@ Result<std::optional<ToolConstraint>> tool_constraint(const ReplyFormat& format,
                  .where = "tool_choice",
                  .hint = "use a model that is made for tools, or response_format"};
   }
-  const std::string only = must_call ? use.name : std::string();
+  const std::string only = use.choice == ToolChoice::named ? use.name : std::string();
   GrammarSequence parts;
   ToolConstraint out;
   if (format.messages == MessageFormat::harmony) {

@@ -94,7 +94,7 @@ ToolCall tricky_call() {
           .arguments = {{"city", "Z\u00FCrich \"{old}\" \U0001F994 \\n </tool_call> </think>"},
                         {"days", 5},
                         {"metric", true},
-                        {"note", "first\nsecond </s> [/x] }]"},
+                        {"note", "first\nsecond </x> [/x] }]"},
                         {"places", {{{"at", "a \"b\""}}, {{"at", "}"}}}}}};
 }
 ToolCall plain_call() { return {.id = "abcdefgh2", .name = "stop-all", .arguments = {{"why", "5"}}}; }
@@ -152,6 +152,7 @@ Tokenizer byte_tokenizer(const std::vector<std::string>& control_tokens) {
     static constexpr char kHex[] = "0123456789ABCDEF";
     add({'<', '0', 'x', kHex[byte >> 4], kHex[byte & 15], '>'}, TokenType::byte);
   }
+  add("\u2581", TokenType::normal);  // a space
   for (const std::string& text : control_tokens) add(text, TokenType::control);
   source.ids = {.bos = 1, .eos = 2, .unk = 0};
   source.add_space_prefix = false;
