@@ -239,7 +239,8 @@ void tidy_edges(CallFormat& format) {
   } else {
     format.section_open.erase(0, format.section_open.size() - trim_left(format.section_open).size());
   }
-  if (trim_space(format.section_close).empty()) format.section_close.clear();
+  // What closes a section that was never opened ends the turn.
+  if (trim_space(format.section_close).empty() || format.section_open.empty()) format.section_close.clear();
   if (format.section_close.empty() && !format.call.empty() && format.call.back().kind == Kind::text) {
     std::string& close = format.call.back().text;
     const size_t n = std::string_view(close).find_last_not_of(" \t\r\n") + 1;

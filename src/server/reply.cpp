@@ -189,6 +189,8 @@ class ReplyParser::Impl {
     size_t n = text.size();
     while (n > 0 && is_space(text[n - 1])) --n;
     if (n > 0) {
+      if (after_call_ && has_shown_content_ && held_space_.empty()) held_space_ = "\n";  // it went with the call
+      has_shown_content_ = true;
       emit(ReplyDelta::Kind::content, held_space_);
       held_space_.clear();
       emit(ReplyDelta::Kind::content, text.substr(0, n));
@@ -280,7 +282,7 @@ class ReplyParser::Impl {
   std::optional<MessageSplitter> messages_;      // formats of messages have nothing to do with the two
   std::optional<CallParser> parser_;             // a call may be under way
   std::string held_space_;
-  bool has_content_ = false, after_call_ = false, skipping_ = false;
+  bool has_content_ = false, has_shown_content_ = false, after_call_ = false, skipping_ = false;
   bool is_attempt_ = false;    // parser_ reads what may be a call without markers
   bool in_bare_call_ = false;  // it was one: all further text is ours
   int n_calls_ = 0;

@@ -14,6 +14,7 @@ namespace {
 using Kind = CallPiece::Kind;
 constexpr uint32_t kAny = UINT32_MAX;
 constexpr size_t kMaxToolName = 256;
+constexpr int kMaxLooseDepth = 8;     // of lists and objects in the format's own spelling; deeper ones are JSON
 constexpr uint32_t kMaxThoughts = 8;  // opened one after the other before a call that must come
 
 Error bad_tool(std::string where, std::string what) {
@@ -127,7 +128,7 @@ class ToolGrammar {
       names.items.push_back(std::move(one));
     }
     GrammarSequence out;
-    if (!from_trigger) out.push_back(any_of({{literal(" ")}, text("<|channel|>commentary ")}));
+    if (!from_trigger) out.push_back(any_of({{literal(" ")}, {literal("")}, text("<|channel|>commentary ")}));
     out.push_back(group(std::move(names)));
     return out;
   }
@@ -219,51 +220,55 @@ class ToolGrammar {
       case CallSyntax::named_json:
         return {{.schema = tool.parameters, .label = tool.label()}};
       case CallSyntax::parameters:
-        return has_properties ? members(tool, *properties) : free_members();
+        return has_properties ? members({tool, *tool.parameters, "#"}, 0) : free_members();
       case CallSyntax::python:
       case CallSyntax::loose:
-        return has_properties ? members(tool, *properties) : GrammarSequence{};
+        return has_properties ? members({tool, *tool.parameters, "#"}, 0) : GrammarSequence{};
     }
     return {};
   }
 
-  // The properties of the schema, in its order.
-  GrammarSequence members(const Tool& tool, const Json& properties) {
+  // A schema inside a tool's parameters.
+  struct Place {
+    const Tool& tool;
+    const Json& schema;
+    std::string pointer;
+    Place property(const std::string& key, const Json& of) const {
+      std::string step;
+      for (const char c : key) step += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+      return {tool, of, pointer + "/properties/" + step};
+    }
+  };
+
+  // The properties of an object's schema, in its order.
+  GrammarSequence members(const Place& place, int depth) {
     GrammarGroup all{.items = {}, .separator = text(format_.parameter_separator)};
-    const Json required = tool.parameters->value("required", Json::array());
-    bool is_first_required = false;
-    for (const auto& [key, schema] : properties.items()) {
-      all.items.push_back(member(tool, key, schema));
-      const bool is_required =
-          required.is_array() && std::find(required.begin(), required.end(), key) != required.end();
-      is_first_required |= is_required;
-      all.required.push_back(is_required);
+    const Json required = place.schema.value("required", Json::array());
+    for (const auto& [key, schema] : place.schema["properties"].items()) {
+      const Place at = place.property(key, schema);
+      all.items.push_back(format_.syntax == CallSyntax::parameters ? parameter(key, at) : member(key, at, depth));
+      all.required.push_back(required.is_array() && std::find(required.begin(), required.end(), key) != required.end());
     }
     if (all.items.empty()) return {};
     return {group(std::move(all))};
   }
-  GrammarSequence member(const Tool& tool, const std::string& key, const Json& schema) {
-    GrammarSequence out = text(format_.parameter_open);
-    out.push_back(literal(key));
-    if (format_.syntax != CallSyntax::parameters) {
-      out.push_back(literal(format_.syntax == CallSyntax::python ? "=" : ":"));
-      append(out, scalar(tool, key, schema));
-      return out;
-    }
-    const ParameterType type = parameter_type(schema, *tool.parameters);
+
+  GrammarSequence parameter(const std::string& key, const Place& place) const {
+    const ParameterType type = parameter_type(place.schema, *place.tool.parameters);
+    const std::string close = parameter_close(format_, key);
     std::vector<GrammarSequence> forms;
     if (type != ParameterType::value) {
-      GrammarSequence form = text(format_.parameter_middle);
-      append(form, bare_text(schema, parameter_close(format_, key)));
-      forms.push_back(std::move(form));
+      forms.push_back(text(format_.parameter_middle));
+      append(forms.back(), bare_text(place.schema, close));
     }
     if (type == ParameterType::value || (type == ParameterType::either && !format_.json_middle.empty())) {
-      GrammarSequence form = text(format_.json_middle.empty() ? format_.parameter_middle : format_.json_middle);
-      form.push_back(value(tool, key));
-      forms.push_back(std::move(form));
+      forms.push_back(text(format_.json_middle.empty() ? format_.parameter_middle : format_.json_middle));
+      append(forms.back(), value(place));
     }
+    GrammarSequence out = text(format_.parameter_open);
+    out.push_back(literal(key));
     out.push_back(any_of(std::move(forms)));
-    append(out, text(parameter_close(format_, key)));
+    append(out, text(close));
     return out;
   }
   // A string as it is; of its schema, listed values are enforced.
@@ -281,23 +286,54 @@ class ToolGrammar {
     if (!listed.empty()) return {any_of(std::move(listed))};
     return {{.without = close}};
   }
-  GrammarPart value(const Tool& tool, const std::string& key) const {
-    std::string step;
-    for (const char c : key) step += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
-    return {.schema = tool.parameters, .pointer = "#/properties/" + step, .label = tool.label()};
-  }
-  // JSON, or a string in the quotes of the format.
-  GrammarSequence scalar(const Tool& tool, const std::string& key, const Json& schema) const {
-    const bool is_plain = parameter_type(schema, *tool.parameters) == ParameterType::text && !schema.contains("enum") &&
-                          !schema.contains("const") && !schema.contains("pattern");
-    if (!is_plain) return {value(tool, key)};
-    if (format_.quote.empty())
-      return {any_of({{value(tool, key)}, {literal("'"), {.pattern = "[^'\\\\\\n]*"}, literal("'")}})};
-    GrammarSequence out = text(format_.quote);
-    out.push_back({.without = format_.quote});
-    append(out, text(format_.quote));
+
+  GrammarSequence member(const std::string& key, const Place& place, int depth) {
+    GrammarSequence out{literal(key + (format_.syntax == CallSyntax::python ? "=" : ":"))};
+    append(out, loose_value(place, depth + 1));
     return out;
   }
+  // As the format writes strings, lists and objects; what it does not write in a way of its own, or what the schema
+  // says nothing about, as JSON.
+  GrammarSequence loose_value(const Place& place, int depth) {
+    const Json& schema = place.schema;
+    const bool is_object = schema.is_object();
+    const bool is_plain = is_object && parameter_type(schema, *place.tool.parameters) == ParameterType::text &&
+                          !schema.contains("enum") && !schema.contains("const") && !schema.contains("pattern");
+    if (is_plain && format_.quote.empty())
+      return {any_of({value(place), {literal("'"), {.pattern = "[^'\\\\\\n]*"}, literal("'")}})};
+    if (is_plain) {
+      GrammarSequence out = text(format_.quote);
+      out.push_back({.without = format_.quote});
+      append(out, text(format_.quote));
+      return out;
+    }
+    if (format_.syntax != CallSyntax::loose || !is_object || depth > kMaxLooseDepth) return value(place);
+    if (const auto inner = schema.find("properties"); inner != schema.end() && inner->is_object() && !inner->empty()) {
+      GrammarSequence out{literal("{")};
+      append(out, members(place, depth));
+      out.push_back(literal("}"));
+      return out;
+    }
+    const auto items = schema.find("items");
+    if (items == schema.end() || !items->is_object()) return value(place);
+    const bool is_json = parameter_type(*items, *place.tool.parameters) == ParameterType::value &&
+                         !items->contains("properties") && !items->contains("items");
+    if (is_json) return value(place);  // numbers are written alike
+    GrammarGroup list{.items = {loose_value({place.tool, *items, place.pointer + "/items"}, depth + 1)},
+                      .separator = text(format_.parameter_separator),
+                      .min = 0,
+                      .max = kAny};
+    return {literal("["), group(std::move(list)), literal("]")};
+  }
+
+  // JSON; Python's words where models write them.
+  GrammarSequence value(const Place& place) const {
+    GrammarSequence json{{.schema = place.tool.parameters, .pointer = place.pointer, .label = place.tool.label()}};
+    const bool is_flag = place.schema.is_object() && place.schema.value("type", Json()) == "boolean";
+    if (!is_flag || format_.syntax == CallSyntax::loose) return json;
+    return {any_of({json, {literal("True")}, {literal("False")}})};
+  }
+
   // Any parameters.
   GrammarSequence free_members() const {
     GrammarSequence one = text(format_.parameter_open);

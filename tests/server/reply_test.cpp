@@ -131,5 +131,120 @@ INSTANTIATE_TEST_SUITE_P(Templates, ReplyRoundTrip, testing::ValuesIn(test::repl
   return name;
 });
 
+ReplyFormat format_of(std::string_view file) { return find_reply_format(test::load_template(file)); }
+ReadReply read_text(std::string_view file, std::string text, int max_calls = 0) {
+  return read_all_ways(format_of(file), {"", std::move(text)}, true, max_calls);
+}
+constexpr std::string_view kHermes = "chat/02_qwen25_tools.jinja", kThinking = "chat/03_qwen3_thinking.jinja";
+
+TEST(Reply, WhatIsNoCallIsContent) {
+  for (const char* text :
+       {"<tool_call> is a tag", "<tool_call>", "a <tool_call>{\"x\": 1}</tool_call> b",
+        "<tool_call>\n{\"name\": 5}\n</tool_call>", "<tool_call>{\"name\": \"f\", \"arguments\": [1]}</tool_call>",
+        "`<tool_call>` quoted", "<tool_call>{\"name\": \"f\""}) {
+    const ReadReply reply = read_text(kHermes, text);
+    EXPECT_EQ(reply.content, text);
+    EXPECT_TRUE(reply.names.empty());
+  }
+}
+
+TEST(Reply, CallsAmongText) {
+  const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>";
+  ReadReply reply = read_text(kHermes, "One " + call + "\ntwo <tool_call> no " + call + "\n\n");
+  EXPECT_EQ(reply.content, "One\ntwo <tool_call> no");
+  EXPECT_EQ(reply.names, (std::vector<std::string>{"f", "f"}));
+  EXPECT_EQ(reply.arguments, (std::vector<std::string>{"{\"a\": 1}", "{\"a\": 1}"}));
+  reply = read_text(kHermes, call + call + call, 1);
+  EXPECT_EQ(reply.names.size(), 1u);
+  EXPECT_EQ(reply.content, "");
+  EXPECT_EQ(read_all_ways(format_of(kHermes), {"", call}, false).content, call);  // no tools in the request
+}
+
+TEST(Reply, KeysInAnyOrderAndForm) {
+  const auto one = [](const std::string& json) { return read_text(kHermes, "<tool_call>" + json + "</tool_call>"); };
+  for (const char* json : {"{\"arguments\": {\"a\": 1}, \"name\": \"f\"}", "{\"name\":\"f\",\"parameters\":{\"a\": 1}}",
+                           "{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {\"a\": 1}}}",
+                           "{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"}",
+                           "{\"id\": 7, \"name\": \"f\", \"arguments\": {\"a\": 1}}"}) {
+    const ReadReply reply = one(json);
+    ASSERT_EQ(reply.names, std::vector<std::string>{"f"}) << json;
+    EXPECT_EQ(reply.arguments[0], "{\"a\": 1}") << json;
+  }
+  EXPECT_EQ(one("{\"name\": \"f\"}").arguments.at(0), "{}");
+  EXPECT_EQ(one("{\"name\": \"f\", \"arguments\": null}").arguments.at(0), "{}");
+}
+
+// Hard case 37: a thought that quotes its own end and openers of calls, a second one, one that never ends.
+TEST(Reply, ThoughtsThatQuoteTags) {
+  const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
+  ReadReply reply =
+      read_text(kThinking, "<think>\nThe `</think>` tag, <tool_call>{\"name\": \"no\"}.\n</think>\n\nNow " + call);
+  EXPECT_EQ(reply.reasoning, "The `</think>` tag, <tool_call>{\"name\": \"no\"}.\n");
+  EXPECT_EQ(reply.content, "Now");
+  EXPECT_EQ(reply.names.size(), 1u);
+  reply = read_text(kThinking, "<think>a</think>b<think>c</think>" + call + "<think>d</think>e");
+  EXPECT_EQ(reply.reasoning, "acd");
+  EXPECT_EQ(reply.content, "be");
+  EXPECT_EQ(reply.names.size(), 1u);
+  reply = read_text(kThinking, "<think>never <tool_call> ends");
+  EXPECT_EQ(reply.reasoning, "never <tool_call> ends");
+  EXPECT_EQ(reply.content, "");
+}
+
+// Hard case 36: tokens end inside characters, in arguments too; one cut by the end is replaced once.
+TEST(Reply, HalfCharactersInArguments) {
+  const ReadReply reply =
+      read_text(kHermes, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"\U0001F994\u0449\u00EB\xED\x95");
+  EXPECT_EQ(reply.arguments.at(0), "{\"a\": \"\U0001F994\u0449\u00EB\uFFFD");
+}
+
+TEST(Reply, MessagesOfHarmony) {
+  constexpr std::string_view kFile = "chat/14_gptoss_harmony.jinja";
+  ReadReply reply = read_text(
+      kFile,
+      "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hi {\"a\"}.<|return|>");
+  EXPECT_EQ(reply.reasoning, "Hm.");
+  EXPECT_EQ(reply.content, "Hi {\"a\"}.");
+  reply = read_text(
+      kFile,
+      "<|channel|>analysis<|message|>to=functions.x<|end|><|start|>assistant<|channel|>commentary to=functions.f "
+      "<|constrain|>json<|message|>{\"a\": \"<|end\"}<|call|>");
+  EXPECT_EQ(reply.reasoning, "to=functions.x");
+  EXPECT_EQ(reply.names, std::vector<std::string>{"f"});
+  EXPECT_EQ(reply.arguments.at(0), "{\"a\": \"<|end\"}");
+  EXPECT_EQ(reply.content, "");
+  EXPECT_EQ(read_text(kFile, "No header at all.").content, "No header at all.");
+  EXPECT_EQ(read_text(kFile, " to=functions.f<|message|>no arguments").content, "no arguments");
+}
+
+TEST(Reply, IdsOfNineWhereTheTemplateWantsThem) {
+  const ReadReply reply =
+      read_text("reply/mistral_call_id.jinja", "[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]g[CALL_ID]abc123def[ARGS]{}");
+  ASSERT_EQ(reply.ids.size(), 2u);
+  EXPECT_EQ(reply.ids[0].size(), 9u);
+  EXPECT_EQ(reply.ids[1], "abc123def");
+}
+
+// Deep nesting and long heads do not use the C stack or much time.
+TEST(Reply, HostileText) {
+  const std::string head = "<tool_call>{\"name\": \"f\", \"arguments\": ", deep(100000, '[');
+  EXPECT_EQ(read_reply(format_of(kHermes), {"", head + deep}, {}).content.substr(0, 11), "<tool_call>");
+  std::string openers;
+  for (int i = 0; i < 20000; ++i) openers += "<tool_call>{\"x\": \"";
+  EXPECT_EQ(read_reply(format_of(kHermes), {"", openers}, {}).content, openers);
+  const ReadReply python =
+      read_reply(format_of("reply/python_list.jinja"), {"", "<|tool_call_start|>[f(a=" + deep}, {});
+  EXPECT_LE(python.names.size(), 1u);
+}
+
+TEST(Reply, ControlTokensOfTheFormatAreKept) {
+  const Tokenizer tokenizer = test::byte_tokenizer({"<tool_call>", "</tool_call>", "<other>"});
+  const ReplyFormat format = format_of(kHermes);
+  const std::vector<int32_t> kept = server::reply_tokens(format, tokenizer);
+  ASSERT_EQ(kept.size(), 2u);
+  EXPECT_EQ(tokenizer.token_bytes(kept[0]), "<tool_call>");
+  EXPECT_EQ(tokenizer.token_bytes(kept[1]), "</tool_call>");
+}
+
 }  // namespace
 }  // namespace tokamak
