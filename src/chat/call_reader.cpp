@@ -182,6 +182,7 @@ CallReader::Task CallReader::section() {
     const bool more = co_await goes_on();
     if (!more) break;
   }
+  if (!format_.turn_end.empty()) (void)co_await literal(format_.turn_end);
   in_.drop();
   co_return true;
 }

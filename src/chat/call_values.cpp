@@ -23,12 +23,35 @@ int hex_digit(int c) {
   return -1;
 }
 
+// JSON of a list or dict as Python prints it; empty if it is none.
+std::string python_json(std::string_view text) {
+  static const CallFormat kCall{.syntax = CallSyntax::python,
+                                .call = {{CallPiece::Kind::name, {}},
+                                         {CallPiece::Kind::text, "("},
+                                         {CallPiece::Kind::arguments, {}},
+                                         {CallPiece::Kind::text, ")"}}};
+  static const ParameterTypes kNoTypes;
+  if (!text.starts_with('[') && !text.starts_with('{')) return {};
+  CallParser parser(kCall, kNoTypes);
+  std::vector<CallEvent> events;
+  parser.push("f(v=", events);
+  parser.push(text, events);
+  parser.push(")", events);
+  parser.finish(events);
+  static constexpr std::string_view kHead = "{\"v\": ";
+  std::string out;
+  for (const CallEvent& event : events) out += event.text;
+  const bool is_whole = parser.rest().empty() && parser.raw().empty() && is_json(out) && out.starts_with(kHead);
+  return is_whole ? out.substr(kHead.size(), out.size() - kHead.size() - 1) : std::string();
+}
+
 // JSON of a bare text whose type is not a plain string.
 std::string bare_value(std::string_view text, bool is_value) {
   const std::string_view core = trim_space(text);
   if (is_json(core) && (is_value || !core.starts_with('"'))) return std::string(core);
   if (core == "True" || core == "False") return core == "True" ? "true" : "false";
   if (core == "None") return "null";
+  if (std::string python = python_json(core); !python.empty()) return python;
   return json_text(text);
 }
 }  // namespace

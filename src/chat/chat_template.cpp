@@ -212,7 +212,7 @@ Result<std::string> ChatTemplate::render_with(const ChatRequest& request, const 
   for (const auto& [key, value] : request.template_kwargs.items()) {
     const Value converted = TRY(to_value(value, "chat_template_kwargs." + key));
     const auto present =
-        std::find_if(variables.begin(), variables.end(), [&](const auto& v) { return v.first == key; });
+        std::find_if(variables.begin(), variables.end(), [&name = key](const auto& v) { return v.first == name; });
     if (present != variables.end())
       present->second = converted;
     else

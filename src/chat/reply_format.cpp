@@ -219,6 +219,10 @@ void frame_calls(const ReplyProbe& probe, std::string_view before, std::string_v
   const size_t n_close = common_beginning(after, between);
   format.section_close = after.substr(n_close);
   append(format.call, after.substr(0, n_close));
+  // Some templates close the section behind a second call only.
+  const std::string_view behind = std::string_view(*two).substr(second->end);
+  if (trim_space(format.section_close).empty() && behind.starts_with(after.substr(0, n_close)))
+    format.section_close = behind.substr(n_close);
   between.remove_prefix(n_close);
   const size_t n_open = common_end(before, between);
   format.section_open = before.substr(0, before.size() - n_open);
@@ -239,8 +243,11 @@ void tidy_edges(CallFormat& format) {
   } else {
     format.section_open.erase(0, format.section_open.size() - trim_left(format.section_open).size());
   }
-  // What closes a section that was never opened ends the turn.
-  if (trim_space(format.section_close).empty() || format.section_open.empty()) format.section_close.clear();
+  if (trim_space(format.section_open).empty()) {  // what closes a section that was never opened ends the turn
+    format.turn_end = trim_space(format.section_close);
+    format.section_close.clear();
+  }
+  if (trim_space(format.section_close).empty()) format.section_close.clear();
   if (format.section_close.empty() && !format.call.empty() && format.call.back().kind == Kind::text) {
     std::string& close = format.call.back().text;
     const size_t n = std::string_view(close).find_last_not_of(" \t\r\n") + 1;

@@ -37,6 +37,7 @@ struct CallFormat {
   bool short_ids = false;     // ids are nine letters or digits
   bool id_is_name = false;    // the id stands for the name: functions.NAME:0
   std::string optional_open;  // may stand in front of the first call
+  std::string turn_end;       // may stand behind the last one: how a turn with calls ends
 
   // syntax json: names of the keys.
   std::string name_key = "name", arguments_key = "arguments", id_key;

@@ -184,7 +184,7 @@ TEST(Reply, ThoughtsThatQuoteTags) {
   EXPECT_EQ(reply.names.size(), 1u);
   reply = read_text(kThinking, "<think>a</think>b<think>c</think>" + call + "<think>d</think>e");
   EXPECT_EQ(reply.reasoning, "acd");
-  EXPECT_EQ(reply.content, "be");
+  EXPECT_EQ(reply.content, "b\ne");
   EXPECT_EQ(reply.names.size(), 1u);
   reply = read_text(kThinking, "<think>never <tool_call> ends");
   EXPECT_EQ(reply.reasoning, "never <tool_call> ends");
