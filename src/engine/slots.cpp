@@ -20,6 +20,12 @@ Error slot_error(ErrorCode code, std::string what, std::string hint = "") {
 Error crowded() {
   return slot_error(ErrorCode::queue_full, "running requests need the room in the cache", "try again later");
 }
+// The client knows the file by the request's field, not by its path.
+template <class T>
+Result<T> of_field(Result<T> result) {
+  if (!result && result.error().code != ErrorCode::shutting_down) result.error().where = "filename";
+  return result;
+}
 Error wrong_file(std::string what) {
   return {
       .code = ErrorCode::bad_argument, .what = std::move(what), .where = "filename", .hint = "nothing was restored"};
@@ -154,12 +160,7 @@ Result<SlotReport> SlotStore::save(int64_t slot, std::string_view filename, cons
     return Error{.code = ErrorCode::bad_argument, .what = "is a link; links are not followed", .where = "filename"};
   for (int i = 0; i < kSaveTries; ++i) {
     const SlotHead head = TRY(plan(slot, tenant));
-    auto report = try_save(path, head);
-    if (!report) {
-      report.error().where = filename;  // not the folder's path
-      return report.error();
-    }
-    if (*report) return **report;
+    if (const auto report = TRY(of_field(try_save(path, head)))) return *report;
   }
   return crowded();
 }
@@ -272,7 +273,7 @@ Result<void> SlotStore::restore_states(const SlotFileReader& file) {
 Result<SlotReport> SlotStore::restore(int64_t slot, std::string_view filename, const std::string& tenant) {
   const std::scoped_lock lock(mutex_);
   TRY(check_slot(slot));
-  const SlotFileReader file = TRY(SlotFileReader::open(TRY(path_of(filename))));
+  const SlotFileReader file = TRY(of_field(SlotFileReader::open(TRY(path_of(filename)))));
   TRY(check_fits(file.head(), tenant));
   TRY(restore_pages(file));
   TRY(restore_states(file));

@@ -17,7 +17,8 @@
 namespace tokamak::server {
 
 namespace {
-constexpr size_t kMaxInputs = 2048;  // of one request, as in OpenAI's API
+constexpr size_t kMaxInputs = 2048;                // of one request, as in OpenAI's API
+constexpr int64_t kMaxNumbers = int64_t{1} << 24;  // of one answer
 
 struct Format {
   bool is_native = false;
@@ -129,6 +130,10 @@ Result<void> run(const std::shared_ptr<Exchange>& exchange, ServerContext& conte
   inputs.mode = embedding_mode(pooling);
   int64_t n_tokens = 0;
   for (const auto& tokens : inputs.tokens) n_tokens += static_cast<int64_t>(tokens.size());
+  const int64_t n_rows = pooling == Pooling::none ? n_tokens : static_cast<int64_t>(inputs.tokens.size());
+  if (n_rows > kMaxNumbers / context.model.hparams().n_embd)
+    return bad_field("input", fmt::format("asks for {} vectors, one answer has at most {}", n_rows,
+                                          kMaxNumbers / context.model.hparams().n_embd));
   embed(exchange, context, std::move(inputs),
         [exchange, &context, format, n_tokens](Result<std::vector<EmbeddingEvent>> events) {
           auto text = events ? body(*std::move(events), n_tokens, format) : Result<std::string>(events.error());

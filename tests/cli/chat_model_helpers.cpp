@@ -51,6 +51,7 @@ class Maker {
     writer_.add(key("attention.head_count"), static_cast<uint32_t>(kHeads));
     writer_.add(key("attention.head_count_kv"), static_cast<uint32_t>(kHeadsKv));
     writer_.add(key("attention.layer_norm_rms_epsilon"), 1e-5f);
+    if (!model.causal) writer_.add(key("attention.causal"), false);
     if (model.pooling >= 0) writer_.add(key("pooling_type"), static_cast<uint32_t>(model.pooling));
     if (!model.chat_template.empty()) writer_.add("tokenizer.chat_template", model.chat_template);
   }
@@ -117,7 +118,8 @@ std::filesystem::path chat_model(const ChatModel& model) {
   static std::map<std::string, std::filesystem::path> made;
   std::string name = model.architecture + "|" + model.chat_template + (model.has_all_bytes ? "" : "|some bytes");
   for (const std::string& token : model.more_tokens) name += "|" + token;
-  name += "|" + std::to_string(model.n_labels) + "|" + std::to_string(model.pooling);
+  name +=
+      "|" + std::to_string(model.n_labels) + "|" + std::to_string(model.pooling) + (model.causal ? "" : "|both ways");
   auto& path = made[name];
   if (path.empty()) {
     path = scratch_folder() / ("chat" + std::to_string(made.size()) + ".gguf");

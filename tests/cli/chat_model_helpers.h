@@ -9,10 +9,11 @@ namespace tokamak::test {
 
 struct ChatModel {
   std::string architecture = "llama";
-  bool has_all_bytes = true;  // false: no tokens for bytes from 0xF0
+  bool has_all_bytes = true;             // false: no tokens for bytes from 0xF0
   std::vector<std::string> more_tokens;  // control tokens behind the others, ids from 259
   int64_t n_labels = 0;                  // > 0: a head that ranks documents, with as many outputs
   int64_t pooling = -1;                  // the key pooling_type; -1: none
+  bool causal = true;                    // false: the key attention.causal says so
   std::string chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}<assistant>";
 };
 

@@ -185,7 +185,17 @@ TEST(ServeEmbeddings, BadRequestsNameTheField) {
   const Json json = server.expect(400, "/v1/embeddings", {{"input", {"a", std::string(257, 'x')}}});
   EXPECT_EQ(json["error"]["code"], "context_length_exceeded");
   EXPECT_EQ(json["error"]["param"], "input[1]");
+  // One vector per token of a list of long texts: more than an answer may hold.
+  Json list = Json::array();
+  for (int i = 0; i < 100; ++i) list.push_back(std::string(3000, 'x'));
+  server.expect_bad_field("input", "/embedding", {{"input", list}, {"pooling", "none"}});
   EXPECT_EQ(server.get("/health").status, 200);
+}
+
+TEST(ServeEmbeddings, ModelsThatAttendBothWaysAreRefused) {
+  const ServeProcess server(chat_model({.causal = false}), {.flags = {"--ctx-size", "256"}});
+  const Json json = server.expect(400, "/v1/embeddings", {{"input", "x"}});
+  EXPECT_NE(json.dump().find("attention"), std::string::npos) << json;
 }
 
 TEST(ServeEmbeddings, ClientsThatLeaveFreeTheirPlace) {

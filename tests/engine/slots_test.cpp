@@ -189,7 +189,7 @@ TEST_P(SlotsTest, FilesThatDoNotFitChangeNothing) {
   open();
   fs::resize_file(folder_ / "a", fs::file_size(folder_ / "a") - 1);
   refused(ErrorCode::bad_argument, "damaged");
-  expect_error(store_->restore(1, "b", ""), ErrorCode::not_found, "b");
+  expect_error(store_->restore(1, "b", ""), ErrorCode::not_found, "filename");
 }
 
 TEST_P(SlotsTest, OnlyPlainNames) {
