@@ -1,8 +1,22 @@
 #!/usr/bin/env bash
 # Installs the Debian packages of the named groups (see packages.txt) that are missing, saying what and why.
-# Usage: scripts/setup.sh build models test ...
+# Group cuda: also the CUDA compiler and libraries, as wheels of PyPI (cuda_toolkit.txt), into build/cuda-toolkit.
+# Usage: scripts/setup.sh build models test cuda ...
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+install_cuda_toolkit() {
+  local folder=$here/../build/cuda-toolkit stamp=$here/../build/cuda-toolkit/installed.txt
+  cmp -s "$here/cuda_toolkit.txt" "$stamp" && return
+  echo "setup: will fetch the CUDA toolkit (130 MB from PyPI) into build/cuda-toolkit" >&2
+  rm -rf "$folder"
+  if ! python3 -m pip install -q --no-deps --no-compile --only-binary=:all: --require-hashes \
+    --root-user-action=ignore --target "$folder" -r "$here/cuda_toolkit.txt"; then
+    echo "setup: could not fetch the CUDA toolkit (is PyPI or a mirror reachable?)" >&2
+    exit 1
+  fi
+  cp "$here/cuda_toolkit.txt" "$stamp"
+}
 
 missing=()
 while read -r group name reason; do
@@ -14,7 +28,13 @@ while read -r group name reason; do
     fi
   done
 done <"$here/packages.txt"
-((${#missing[@]})) || exit 0
+finish() {
+  for wanted in "$@"; do [[ $wanted != cuda ]] || install_cuda_toolkit; done
+}
+((${#missing[@]})) || {
+  finish "$@"
+  exit 0
+}
 
 root=()
 if [[ $(id -u) != 0 ]]; then
@@ -32,3 +52,4 @@ if ! { "${root[@]}" apt-get update -qq && "${root[@]}" apt-get install -y -qq --
   echo "setup: could not install: ${missing[*]} (is the network or the package mirror reachable?)" >&2
   exit 1
 fi
+finish "$@"

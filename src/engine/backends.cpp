@@ -4,6 +4,9 @@
 
 #include "backend/cpu/backend.h"
 #include "backend/reference/backend.h"
+#ifdef TOKAMAK_CUDA
+#include "backend/cuda/backend.h"
+#endif
 
 namespace tokamak {
 
@@ -16,9 +19,22 @@ Result<std::unique_ptr<Backend>> make_cpu(const BackendOptions& options) {
 }
 Result<std::unique_ptr<Backend>> make_reference(const BackendOptions&) { return make_reference_backend(); }
 
+// In every build, so that the same commands are known everywhere.
+Result<std::unique_ptr<Backend>> make_cuda(const BackendOptions&) {
+#ifdef TOKAMAK_CUDA
+  return make_cuda_backend();
+#else
+  return Error{.code = ErrorCode::unsupported,
+               .what = "this build has no CUDA backend",
+               .where = "--backend cuda",
+               .hint = "build with `cmake --preset cuda` (see CONTRIBUTING.md), or use --backend cpu"};
+#endif
+}
+
 constexpr auto kBackends = std::to_array<BackendRow>({
     {"cpu", "packed weights and integer kernels on this machine's vector units", make_cpu},
     {"reference", "plain loops with f64 accumulation: slow, defines what every op means", make_reference},
+    {"cuda", "one NVIDIA GPU; not all ops yet", make_cuda},
 });
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include "backend/cpu/lower_matmul.h"
 #include "base/check.h"
 #include "base/round_up.h"
+#include "fuse/elided.h"
 
 namespace tokamak::cpu {
 
@@ -206,26 +207,7 @@ void Lowering::describe(Step& step, std::string_view kernel, std::string_view no
   if (nodes.size() > 1) report.what += ".." + graph.node(nodes.back()).name;
 }
 
-std::vector<bool> elided_values(const ir::Graph& graph) {
-  std::vector<const ir::Group*> group_of(graph.nodes.size());
-  for (const ir::Group& group : graph.groups)
-    for (ir::NodeId node : group.nodes) group_of[node] = &group;
-  std::vector<bool> elided(graph.values.size());
-  for (const ir::Group& group : graph.groups) {
-    if (group.rule == UINT16_MAX) continue;
-    for (ir::NodeId node : group.nodes) elided[graph.storage_of(graph.node(node).output)] = true;
-  }
-  const auto keep = [&](ir::ValueId id) { elided[graph.storage_of(id)] = false; };
-  for (const ir::Group& group : graph.groups) keep(graph.node(group.nodes.back()).output);
-  for (ir::ValueId id : graph.outputs) keep(id);
-  for (size_t node = 0; node < graph.nodes.size(); ++node) {
-    for (ir::ValueId input : graph.nodes[node].inputs) {
-      const ir::NodeId producer = graph.value(graph.storage_of(input)).producer;
-      if (producer == ir::kNone || group_of[producer] != group_of[node]) keep(input);
-    }
-  }
-  return elided;
-}
+std::vector<bool> elided_values(const ir::Graph& graph) { return fuse::elided_values(graph); }
 
 namespace {
 template <class Row, class Key>

@@ -1,10 +1,9 @@
 #include "backend/cpu/ops/rope.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <numbers>
 
+#include "backend/rope_frequencies.h"
 #include "base/check.h"
 
 namespace tokamak::cpu {
@@ -14,30 +13,15 @@ namespace {
 constexpr int64_t kLow = 64;  // positions of the low part
 constexpr int64_t kMaxPairs = 512;
 
-std::vector<double> rope_frequencies(const RopeParams& p, std::span<const float> factors) {
-  const auto n_rot = static_cast<double>(p.n_rot);
-  const auto pair_of_turns = [&](double turns) {  // the pair that makes `turns` turns over the original context
-    return n_rot * std::log(static_cast<double>(p.n_ctx_orig) / (turns * 2 * std::numbers::pi)) /
-           (2 * std::log(p.theta));
-  };
-  double low = 0, high = 1;
-  if (p.ext_factor != 0) {
-    low = pair_of_turns(p.beta_fast);
-    high = pair_of_turns(p.beta_slow);
-    if (p.round_range) low = std::floor(low), high = std::ceil(high);
-    low = std::max(0.0, low);
-    high = std::min(n_rot - 1, high);
-  }
-  std::vector<double> out(static_cast<size_t>(p.n_rot / 2));
-  for (size_t i = 0; i < out.size(); ++i) {
-    double extrapolated = std::pow(p.theta, -2.0 * static_cast<double>(i) / n_rot);
-    if (!factors.empty()) extrapolated /= double{factors[i]};
-    const double interpolated = p.freq_scale * extrapolated;
-    const double ramp = std::clamp((static_cast<double>(i) - low) / std::max(0.001, high - low), 0.0, 1.0);
-    const double keep = (1 - ramp) * p.ext_factor;
-    out[i] = p.ext_factor == 0 ? interpolated : interpolated * (1 - keep) + extrapolated * keep;
-  }
-  return out;
+RopeFrequencyParams frequency_params(const RopeParams& p) {
+  return {.n_rot = p.n_rot,
+          .theta = p.theta,
+          .freq_scale = p.freq_scale,
+          .ext_factor = p.ext_factor,
+          .beta_fast = p.beta_fast,
+          .beta_slow = p.beta_slow,
+          .n_ctx_orig = p.n_ctx_orig,
+          .round_range = p.round_range};
 }
 
 }  // namespace
@@ -45,7 +29,7 @@ std::vector<double> rope_frequencies(const RopeParams& p, std::span<const float>
 RopeTable::RopeTable(const RopeParams& params, std::span<const float> factors) : params_(params) {
   CHECK(params.n_rot >= 0 && params.n_rot % 2 == 0 && params.n_rot / 2 <= kMaxPairs, params.n_rot);
   CHECK(factors.empty() || static_cast<int64_t>(factors.size()) == params.n_rot / 2, factors.size(), params.n_rot);
-  frequencies_ = rope_frequencies(params, factors);
+  frequencies_ = rope_frequencies(frequency_params(params), factors);
   low_.reserve(static_cast<size_t>(kLow) * frequencies_.size());
   for (int64_t position = 0; position < kLow; ++position)
     for (double f : frequencies_) {

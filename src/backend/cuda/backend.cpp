@@ -1,0 +1,80 @@
+#include "backend/cuda/backend.h"
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/lower.h"
+#include "backend/cuda/program.h"
+#include "fuse/elided.h"
+#include "fuse/matcher.h"
+#include "ir/pass.h"
+#include "ir/plan.h"
+
+namespace tokamak {
+
+namespace cuda {
+namespace {
+
+class CudaBackend : public Backend {
+ public:
+  explicit CudaBackend(std::vector<std::unique_ptr<Device>> devices) : devices_(std::move(devices)) {}
+
+  std::string_view name() const override { return "cuda"; }
+  std::string description() const override { return device().description(); }
+
+  Result<std::unique_ptr<Weights>> load(const ir::Graph& graph, const WeightLookup& lookup,
+                                        const Progress& progress) override {
+    TRY(check_lowerings(graph));
+    return std::unique_ptr<Weights>(TRY(CudaWeights::load(graph, lookup, progress, device())));
+  }
+
+  Result<std::unique_ptr<KvCache>> make_kv(const KvConfig& config) override {
+    return std::unique_ptr<KvCache>(TRY(CudaKv::create(config, device())));
+  }
+
+  Result<std::unique_ptr<Program>> compile(ir::Graph graph, const Weights& weights, KvCache& kv,
+                                           const CompileOptions& options) override {
+    if (options.matmul_observer)
+      return Error{.code = ErrorCode::unsupported,
+                   .what = "the cuda backend cannot show the inputs of products",
+                   .where = graph.name,
+                   .hint = "use --backend cpu"};
+    TRY(check_lowerings(graph));
+    const bool fusion = options.fusion && stats_.enabled();
+    const std::vector<ir::Pass> passes = {
+        ir::simplify_pass(),
+        {.name = "fuse",
+         .run = [&](ir::Graph& g) -> Result<void> { return fuse::fuse(g, supports_rule, fusion), Result<void>(); },
+         .when_disabled = [](ir::Graph& g) -> Result<void> { return fuse::fuse(g, {}, false), Result<void>(); }}};
+    TRY(ir::run_passes(
+        graph, passes,
+        {.disabled = options.disabled_passes, .dump_after = options.dump_after, .dump_sink = options.dump_sink}));
+    stats_.record(graph);
+    const std::vector<bool> elided = fuse::elided_values(graph);
+    const ir::Plan plan = TRY(ir::plan_buffers(graph, [&](ir::ValueId id) { return elided[id]; }));
+    auto& cuda_kv = dynamic_cast<CudaKv&>(kv);
+    auto program = std::make_unique<CudaProgram>(std::move(graph), cuda_kv);
+    Lowering lowering(program->graph(), plan, dynamic_cast<const CudaWeights&>(weights), cuda_kv, program->inputs());
+    for (const ir::Group& group : program->graph().groups) TRY(lowering.lower(group));
+    std::vector<OutputCopy> outputs = lowering.make_outputs();
+    TRY(program->set_steps(lowering.take_steps(), std::move(outputs), lowering.take_constants(),
+                           lowering.arena_bytes()));
+    return std::unique_ptr<Program>(std::move(program));
+  }
+
+  fuse::Stats& fusion_stats() override { return stats_; }
+
+ private:
+  // All work runs on the first device; a split by layers comes with several.
+  Device& device() const { return *devices_.front(); }
+
+  std::vector<std::unique_ptr<Device>> devices_;
+  fuse::Stats stats_;
+};
+
+}  // namespace
+}  // namespace cuda
+
+Result<std::unique_ptr<Backend>> make_cuda_backend() {
+  return std::unique_ptr<Backend>(std::make_unique<cuda::CudaBackend>(TRY(cuda::open_devices())));
+}
+
+}  // namespace tokamak

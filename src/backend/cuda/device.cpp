@@ -1,0 +1,174 @@
+#include "backend/cuda/device.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "backend/cuda/ops/rows.h"
+
+namespace tokamak::cuda {
+
+namespace {
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+Error no_device(std::string what, std::string hint) {
+  return Error{.code = ErrorCode::device_failed, .what = std::move(what), .where = "CUDA", .hint = std::move(hint)};
+}
+
+// Why there is no list of devices.
+Error probe_error(cudaError_t status) {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  if (driver == 0) return no_device("this machine has no NVIDIA driver", "install one, or use --backend cpu");
+  if (status == cudaErrorInsufficientDriver)
+    return no_device(fmt::format("the NVIDIA driver supports CUDA {} only, this build needs {}", version_text(driver),
+                                 version_text(runtime / 1000 * 1000)),
+                     "update the driver, or use --backend cpu");
+  if (status == cudaErrorNoDevice)
+    return no_device("the driver sees no GPU", "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --backend cpu");
+  return no_device(fmt::format("the driver failed: {}", cudaGetErrorString(status)), "use --backend cpu");
+}
+}  // namespace
+
+Result<void> check_cuda(cudaError_t status, std::string_view doing) {
+  if (status == cudaSuccess) return {};
+  return Error{.code = ErrorCode::device_failed,
+               .what = fmt::format("{} ({})", cudaGetErrorString(status), cudaGetErrorName(status)),
+               .where = std::string(doing),
+               .hint = "a failure of the device ends the process's use of it: restart, or use --backend cpu"};
+}
+
+void DeviceBuffer::swap(DeviceBuffer& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(data_, other.data_);
+  std::swap(n_bytes_, other.n_bytes_);
+  std::swap(what_, other.what_);
+}
+
+DeviceBuffer::~DeviceBuffer() {
+  if (!data_) return;
+  cudaSetDevice(device_->index_);
+  device_->note(cudaFree(data_));
+  device_->ledger_[what_] -= n_bytes_;
+}
+
+void PinnedBuffer::swap(PinnedBuffer& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(n_bytes_, other.n_bytes_);
+}
+
+PinnedBuffer::~PinnedBuffer() {
+  if (data_) cudaFreeHost(data_);
+}
+
+Result<PinnedBuffer> PinnedBuffer::allocate(uint64_t n_bytes) {
+  PinnedBuffer out;
+  if (n_bytes == 0) return out;
+  void* data = nullptr;
+  if (cudaMallocHost(&data, n_bytes) != cudaSuccess) {
+    cudaGetLastError();
+    return Error{
+        .code = ErrorCode::out_of_memory,
+        .what = fmt::format("cannot pin {:.1f} MiB of the host's memory", static_cast<double>(n_bytes) / 1048576),
+        .where = "CUDA",
+        .hint = "lower --batch or the context"};
+  }
+  out.data_ = static_cast<std::byte*>(data);
+  out.n_bytes_ = n_bytes;
+  return out;
+}
+
+Result<std::unique_ptr<Device>> Device::open(int index) {
+  std::unique_ptr<Device> device(new Device);
+  device->index_ = index;
+  TRY(device->use());
+  TRY(check_cuda(cudaGetDeviceProperties(&device->properties_, index), "reading the properties of the GPU"));
+  if (check_kernel_image() != cudaSuccess) {
+    cudaGetLastError();
+    return no_device(fmt::format("this build has no code for {} (compute capability {}.{})", device->properties_.name,
+                                 device->properties_.major, device->properties_.minor),
+                     "build with -DTOKAMAK_CUDA_ARCHITECTURES for it, or use --backend cpu");
+  }
+  TRY(check_cuda(cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking), "making a stream"));
+  return device;
+}
+
+Device::~Device() {
+  if (!stream_) return;
+  cudaSetDevice(index_);
+  cudaStreamDestroy(stream_);
+}
+
+std::string Device::description() const {
+  return fmt::format("{}, {} multiprocessors, {:.1f} GiB", properties_.name, properties_.multiProcessorCount,
+                     static_cast<double>(properties_.totalGlobalMem) / kGiB);
+}
+
+Result<void> Device::use() const { return check_cuda(cudaSetDevice(index_), "choosing the GPU"); }
+
+std::string Device::in_use() const {
+  std::string out;
+  for (const auto& [what, n_bytes] : ledger_)
+    if (n_bytes > 0)
+      out += fmt::format("{}{} {:.2f} GiB", out.empty() ? "" : ", ", what, static_cast<double>(n_bytes) / kGiB);
+  return out.empty() ? "nothing" : out;
+}
+
+Result<DeviceBuffer> Device::allocate(std::string what, uint64_t n_bytes) {
+  DeviceBuffer out;
+  if (n_bytes == 0) return out;
+  TRY(use());
+  void* data = nullptr;
+  if (const cudaError_t status = cudaMalloc(&data, n_bytes); status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    size_t n_free = 0, n_total = 0;
+    cudaMemGetInfo(&n_free, &n_total);
+    return Error{.code = ErrorCode::out_of_memory,
+                 .what = fmt::format("{:.2f} GiB do not fit: {:.2f} of {:.2f} GiB are free, in use here: {}",
+                                     static_cast<double>(n_bytes) / kGiB, static_cast<double>(n_free) / kGiB,
+                                     static_cast<double>(n_total) / kGiB, in_use()),
+                 .where = what + " on the GPU",
+                 .hint = "lower the context or --parallel, use a smaller type, or use --backend cpu"};
+  } else {
+    TRY(check_cuda(status, "taking memory for " + what));
+  }
+  out.device_ = this;
+  out.data_ = static_cast<std::byte*>(data);
+  out.n_bytes_ = n_bytes;
+  out.what_ = std::move(what);
+  ledger_[out.what_] += n_bytes;
+  TRY(check_cuda(cudaMemsetAsync(data, 0, n_bytes, stream_), "clearing memory"));
+  return out;
+}
+
+Result<void> Device::finish(std::string_view doing) {
+  const cudaError_t status = cudaStreamSynchronize(stream_);
+  note(status);
+  return check_cuda(noted_, doing);
+}
+
+void Device::note(cudaError_t status) const {
+  if (noted_ == cudaSuccess) noted_ = status;
+}
+
+Result<std::vector<std::unique_ptr<Device>>> open_devices() {
+  int n = 0;
+  if (const cudaError_t status = cudaGetDeviceCount(&n); status != cudaSuccess || n == 0)
+    return probe_error(status == cudaSuccess ? cudaErrorNoDevice : status);
+  std::vector<std::unique_ptr<Device>> devices;
+  Error last;
+  for (int i = 0; i < n; ++i) {
+    auto device = Device::open(i);
+    if (device)
+      devices.push_back(std::move(*device));
+    else
+      last = std::move(device.error());
+  }
+  if (devices.empty()) return last;
+  return devices;
+}
+
+}  // namespace tokamak::cuda

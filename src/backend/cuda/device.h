@@ -1,0 +1,110 @@
+// One GPU: what it is, its stream, and the ledger through which all of its memory is taken.
+//
+// The backend holds a list of these. Weights, caches and programs belong to one device each.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace tokamak::cuda {
+
+class Device;
+
+// device_failed, saying what was being done and what the driver answered.
+Result<void> check_cuda(cudaError_t status, std::string_view doing);
+
+// Memory of a device, given back to its ledger with its owner. Movable, not copyable.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  DeviceBuffer(DeviceBuffer&& other) noexcept { swap(other); }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~DeviceBuffer();
+
+  std::byte* data() const { return data_; }
+  uint64_t size() const { return n_bytes_; }
+
+ private:
+  friend class Device;
+  void swap(DeviceBuffer& other) noexcept;
+
+  Device* device_ = nullptr;
+  std::byte* data_ = nullptr;
+  uint64_t n_bytes_ = 0;
+  std::string what_;
+};
+
+// Memory of the host that the device reads and writes directly.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  PinnedBuffer(PinnedBuffer&& other) noexcept { swap(other); }
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~PinnedBuffer();
+  // Errors: out_of_memory.
+  static Result<PinnedBuffer> allocate(uint64_t n_bytes);
+
+  std::byte* data() const { return data_; }
+  uint64_t size() const { return n_bytes_; }
+
+ private:
+  void swap(PinnedBuffer& other) noexcept;
+
+  std::byte* data_ = nullptr;
+  uint64_t n_bytes_ = 0;
+};
+
+class Device {
+ public:
+  // Errors: device_failed (not usable by this build, or no stream).
+  static Result<std::unique_ptr<Device>> open(int index);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  int index() const { return index_; }
+  cudaStream_t stream() const { return stream_; }
+  std::string description() const;  // "NVIDIA H200, 132 multiprocessors, 139.8 GiB"
+
+  // Makes this the calling thread's current device; needed before every call of the CUDA runtime.
+  Result<void> use() const;
+  void enter() const { note(cudaSetDevice(index_)); }  // the same where no error can be returned
+  // Zeroed memory, 256-byte aligned; n_bytes may be 0. Errors: out_of_memory, saying what is in use and by what.
+  Result<DeviceBuffer> allocate(std::string what, uint64_t n_bytes);
+  // Waits for the stream. Errors: device_failed, also for failures noted before.
+  Result<void> finish(std::string_view doing);
+  // For work that cannot return an error: kept, and returned by the next finish().
+  void note(cudaError_t status) const;
+
+ private:
+  friend class DeviceBuffer;
+  Device() = default;
+  std::string in_use() const;  // "weights 4.1 GiB, kv cache 0.5 GiB"
+
+  int index_ = 0;
+  cudaStream_t stream_ = nullptr;
+  cudaDeviceProp properties_ = {};
+  std::map<std::string, uint64_t, std::less<>> ledger_;  // bytes by what
+  mutable cudaError_t noted_ = cudaSuccess;
+};
+
+// Every GPU that this build can use, in the driver's order; at least one. Errors: device_failed, saying whether there
+// is no driver, a driver that is too old, no GPU, or none that the build has code for.
+Result<std::vector<std::unique_ptr<Device>>> open_devices();
+
+}  // namespace tokamak::cuda

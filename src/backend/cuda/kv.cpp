@@ -1,0 +1,130 @@
+#include "backend/cuda/kv.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/round_up.h"
+
+namespace tokamak::cuda {
+
+namespace {
+constexpr uint64_t kAlignment = 256;
+
+Result<void> check_config(const KvConfig& config) {
+  const bool has_cache = std::ranges::any_of(config.layers, [](const KvLayerShape& l) { return l.n_head_kv > 0; });
+  if (has_cache && config.type != DType::f16 && config.type != DType::f32)
+    return Error{
+        .code = ErrorCode::unsupported,
+        .what = fmt::format("the cuda backend keeps keys and values as F16 or F32, not {}", dtype_name(config.type)),
+        .where = "cache type",
+        .hint = "use f16"};
+  for (const KvLayerShape& layer : config.layers)
+    if (layer.n_head_kv > 0 && std::max(layer.head_dim_k, layer.head_dim_v) > kMaxHeadDims)
+      return Error{.code = ErrorCode::unsupported,
+                   .what = fmt::format("the cuda backend has no attention for heads of {} dimensions",
+                                       std::max(layer.head_dim_k, layer.head_dim_v)),
+                   .where = "cache",
+                   .hint = "use --backend cpu"};
+  return {};
+}
+}  // namespace
+
+Result<std::unique_ptr<CudaKv>> CudaKv::create(const KvConfig& config, Device& device) {
+  TRY(check_config(config));
+  auto kv = std::make_unique<CudaKv>(device);
+  kv->config_ = config;
+  const uint64_t elem_bytes = config.type == DType::f16 ? 2 : 4;
+  uint64_t total = 0;
+  for (const KvLayerShape& layer : config.layers)
+    for (int64_t dim : {layer.head_dim_k, layer.head_dim_v}) {
+      const auto page = static_cast<uint64_t>(config.page_size * layer.n_head_kv * cache_stride(dim)) * elem_bytes;
+      kv->planes_.push_back({.page_bytes = page});
+      kv->page_bytes_ += page;
+      total += round_up(page * static_cast<uint64_t>(config.n_pages), kAlignment);
+    }
+  kv->cache_ = TRY(device.allocate("kv cache", total));
+  std::byte* at = kv->cache_.data();
+  for (Plane& plane : kv->planes_) {
+    plane.data = at;
+    at += round_up(plane.page_bytes * static_cast<uint64_t>(config.n_pages), kAlignment);
+  }
+  const auto floats = static_cast<uint64_t>(state_row_floats(config) * config.n_state_rows);
+  kv->states_ = TRY(device.allocate("recurrent states", floats * sizeof(float)));
+  return kv;
+}
+
+std::vector<MemoryUse> CudaKv::memory() const {
+  std::vector<MemoryUse> out = {{.what = "kv cache on the GPU", .n_bytes = cache_.size()}};
+  if (states_.size() > 0) out.push_back({.what = "recurrent states on the GPU", .n_bytes = states_.size()});
+  out.push_back({.what = "activations on the GPU", .n_bytes = workspace_.device_bytes()});
+  return out;
+}
+
+template <class Fn>
+void CudaKv::for_each_state(int64_t row, Fn fn) const {
+  auto* at = reinterpret_cast<float*>(states_.data());
+  for (const RecurrentLayerShape& layer : config_.recurrent)
+    for (int64_t elems : {layer.conv_elems, layer.recurrent_elems}) {
+      fn(at + row * elems, elems);
+      at += elems * config_.n_state_rows;
+    }
+}
+
+void CudaKv::read_states(int64_t row, std::span<float> out) const {
+  device_.enter();
+  float* to = out.data();
+  for_each_state(row, [&](const float* from, int64_t n) {
+    device_.note(
+        cudaMemcpyAsync(to, from, static_cast<size_t>(n) * sizeof(float), cudaMemcpyDeviceToHost, device_.stream()));
+    to += n;
+  });
+  device_.note(cudaStreamSynchronize(device_.stream()));
+}
+
+void CudaKv::write_states(int64_t row, std::span<const float> in) {
+  device_.enter();
+  const float* from = in.data();
+  for_each_state(row, [&](float* to, int64_t n) {
+    device_.note(
+        cudaMemcpyAsync(to, from, static_cast<size_t>(n) * sizeof(float), cudaMemcpyHostToDevice, device_.stream()));
+    from += n;
+  });
+  device_.note(cudaStreamSynchronize(device_.stream()));
+}
+
+void CudaKv::copy_page(int64_t from, int64_t to) {
+  device_.enter();
+  CHECK(from != to, from);
+  for (const Plane& plane : planes_)
+    device_.note(cudaMemcpyAsync(plane.data + static_cast<uint64_t>(to) * plane.page_bytes,
+                                 plane.data + static_cast<uint64_t>(from) * plane.page_bytes, plane.page_bytes,
+                                 cudaMemcpyDeviceToDevice, device_.stream()));
+}
+
+void CudaKv::read_page(int64_t page, std::span<std::byte> out) const {
+  device_.enter();
+  CHECK(out.size() == page_bytes_, out.size());
+  std::byte* to = out.data();
+  for (const Plane& plane : planes_) {
+    device_.note(cudaMemcpyAsync(to, plane.data + static_cast<uint64_t>(page) * plane.page_bytes, plane.page_bytes,
+                                 cudaMemcpyDeviceToHost, device_.stream()));
+    to += plane.page_bytes;
+  }
+  device_.note(cudaStreamSynchronize(device_.stream()));
+}
+
+void CudaKv::write_page(int64_t page, std::span<const std::byte> in) {
+  device_.enter();
+  CHECK(in.size() == page_bytes_, in.size());
+  const std::byte* from = in.data();
+  for (const Plane& plane : planes_) {
+    device_.note(cudaMemcpyAsync(plane.data + static_cast<uint64_t>(page) * plane.page_bytes, from, plane.page_bytes,
+                                 cudaMemcpyHostToDevice, device_.stream()));
+    from += plane.page_bytes;
+  }
+  device_.note(cudaStreamSynchronize(device_.stream()));
+}
+
+}  // namespace tokamak::cuda

@@ -1,0 +1,163 @@
+#include "backend/cuda/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/cuda/ops/rows.h"
+#include "base/check.h"
+#include "base/round_up.h"
+
+namespace tokamak::cuda {
+
+namespace {
+constexpr uint64_t kRegionAlignment = 256;
+}  // namespace
+
+Lowering::Lowering(const ir::Graph& g, const ir::Plan& plan, const CudaWeights& w, CudaKv& cache,
+                   const InputLayout& layout)
+    : graph(g), weights(w), kv(cache), inputs(layout), plan_(plan), arena_bytes_(plan.n_bytes) {}
+
+Address Lowering::region(uint64_t n_bytes) {
+  arena_bytes_ = round_up(arena_bytes_, kRegionAlignment);
+  const Address out{.where = Address::Where::arena, .offset = arena_bytes_};
+  arena_bytes_ += n_bytes;
+  return out;
+}
+
+// Replaced by a larger one when a layer needs more.
+Address Lowering::attention_partials(int64_t n_floats) {
+  const uint64_t n_bytes = static_cast<uint64_t>(n_floats) * sizeof(float);
+  if (partial_bytes_ < n_bytes) {
+    partials_ = region(n_bytes);
+    partial_bytes_ = n_bytes;
+  }
+  return partials_;
+}
+
+Result<Address> Lowering::constant(std::span<const double> values) {
+  Device& device = kv.device();
+  DeviceBuffer buffer = TRY(device.allocate("constants", values.size_bytes()));
+  TRY(check_cuda(
+      cudaMemcpyAsync(buffer.data(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice, device.stream()),
+      "uploading constants"));
+  TRY(device.finish("uploading constants"));
+  constants_.push_back(std::move(buffer));
+  return Address::of(constants_.back().data());
+}
+
+Rows Lowering::rows(ir::ValueId id) const {
+  const ir::Value& v = value(id);
+  const ir::Value& storage = value(graph.storage_of(id));
+  Rows out{.n_rows = v.shape.n_rows(), .n = v.shape.row_elems(), .stride_elems = v.row_stride_elems};
+  if (storage.kind == ir::ValueKind::weight) {
+    const float* values = weights.at(storage.name).values;
+    CHECK(values != nullptr, storage.name);
+    out.address = Address::of(values + v.offset_elems);
+    return out;
+  }
+  CHECK(plan_.is_placed(id), id);
+  out.address = {.where = Address::Where::arena, .offset = plan_.offsets[id]};
+  return out;
+}
+
+Address Lowering::indices(ir::ValueId id) const {
+  const ir::Value& v = value(id);
+  const ir::Value& storage = value(graph.storage_of(id));
+  if (storage.kind != ir::ValueKind::input) return rows(id).address;
+  Address out = inputs.address(storage.input_role);
+  out.offset += static_cast<uint64_t>(v.offset_elems) * sizeof(int32_t);
+  return out;
+}
+
+std::vector<OutputCopy> Lowering::make_outputs() {
+  std::vector<OutputCopy> out;
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    const Rows x = rows(graph.outputs[i]);
+    OutputCopy copy{.from = x.address, .n_bytes = static_cast<uint64_t>(x.total()) * sizeof(float)};
+    if (x.stride_elems != x.n && x.n_rows > 1) {
+      copy.from = floats(x.total());
+      Step step{.report = {.what = "output " + std::to_string(i), .label = "copy output", .kernel = "copy_rows"}};
+      step.report.bytes = 2.0 * static_cast<double>(copy.n_bytes);
+      step.launch = [x, y = copy.from](const RunContext& c) {
+        return launch_copy_rows({.x = c.at(x.address),
+                                 .y = c.at(y),
+                                 .x_stride = x.stride_elems,
+                                 .y_stride = x.n,
+                                 .n_rows = x.n_rows,
+                                 .row_elems = x.n},
+                                c.stream);
+      };
+      steps_.push_back(std::move(step));
+    }
+    out.push_back(copy);
+  }
+  return out;
+}
+
+StepReport Lowering::describe(std::string_view kernel, std::string_view note) const {
+  StepReport report{
+      .label = fuse::group_label(graph, *group_), .kernel = std::string(kernel), .note = std::string(note)};
+  const std::vector<ir::NodeId> nodes = fuse::member_nodes(graph, *group_);
+  for (ir::NodeId id : nodes) {
+    const ir::Node& node = graph.node(id);
+    const ir::OpCost cost = ir::node_cost(graph, node);
+    report.operations += cost.operations;
+    report.bytes += cost.bytes;
+    // What passes from one member to the next never reaches memory: not written, not read again.
+    const ir::Value& result = value(node.output);
+    if (result.kind == ir::ValueKind::intermediate && !plan_.is_placed(node.output))
+      report.bytes -=
+          2.0 * static_cast<double>(dtype_bytes(result.dtype, static_cast<uint64_t>(result.shape.n_elements())));
+  }
+  report.what = graph.node(nodes.front()).name;
+  if (nodes.size() > 1) report.what += ".." + graph.node(nodes.back()).name;
+  return report;
+}
+
+namespace {
+template <class Row, class Key>
+const Row* find_row(std::initializer_list<std::span<const Row>> tables, Key Row::*member, Key key) {
+  for (std::span<const Row> table : tables)
+    for (const Row& row : table)
+      if (row.*member == key) return &row;
+  return nullptr;
+}
+
+const RuleLowering* rule_lowering(fuse::RuleId rule) {
+  return find_row(
+      {matmul_rule_lowerings(), row_rule_lowerings(), elementwise_rule_lowerings(), attention_rule_lowerings()},
+      &RuleLowering::rule, rule);
+}
+const OpLowering* op_lowering(ir::Op op) {
+  return find_row({matmul_lowerings(), row_lowerings(), elementwise_lowerings(), attention_lowerings()},
+                  &OpLowering::op, op);
+}
+}  // namespace
+
+Result<void> check_lowerings(const ir::Graph& graph) {
+  for (const ir::Node& node : graph.nodes)
+    if (!ir::op_row(node.op).is_view && op_lowering(node.op) == nullptr)
+      return Error{.code = ErrorCode::unsupported,
+                   .what = fmt::format("the cuda backend has no {} kernel", ir::op_row(node.op).name),
+                   .where = node.name.empty() ? graph.name : node.name,
+                   .hint = "use --backend cpu"};
+  return {};
+}
+
+bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, std::span<const ir::NodeId> nodes) {
+  const RuleLowering* row = rule_lowering(rule.id);
+  return row && (!row->supports || row->supports(graph, nodes));
+}
+
+Result<void> Lowering::lower(const ir::Group& group) {
+  const std::vector<ir::NodeId> nodes = fuse::pattern_nodes(graph, group);
+  if (nodes.empty()) return {};  // views only
+  group_ = &group;
+  if (group.rule != UINT16_MAX) return rule_lowering(static_cast<fuse::RuleId>(group.rule))->lower(*this, nodes);
+  const OpLowering* row = op_lowering(graph.node(nodes[0]).op);
+  CHECK(row != nullptr, ir::op_row(graph.node(nodes[0]).op).name);
+  return row->lower(*this, nodes);
+}
+
+}  // namespace tokamak::cuda

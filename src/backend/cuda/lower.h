@@ -1,0 +1,122 @@
+// Turns a fused graph into kernel launches: one lowering function per op and per fusion rule, found through one table.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backend/cuda/program.h"
+#include "fuse/rules.h"
+#include "ir/graph.h"
+#include "ir/plan.h"
+
+namespace tokamak::cuda {
+
+using Nodes = std::span<const ir::NodeId>;
+
+// f32 rows of a value or a weight.
+struct Rows {
+  Address address;  // of the first element
+  int64_t n_rows = 0, n = 0;
+  int64_t stride_elems = 0;  // between rows
+
+  int64_t total() const { return n_rows * n; }
+};
+
+// What the steps of one graph are built from and into.
+class Lowering {
+ public:
+  Lowering(const ir::Graph& graph, const ir::Plan& plan, const CudaWeights& weights, CudaKv& kv,
+           const InputLayout& inputs);
+
+  const ir::Graph& graph;
+  const CudaWeights& weights;
+  CudaKv& kv;
+  const InputLayout& inputs;
+
+  // Errors: those of lowering functions.
+  Result<void> lower(const ir::Group& group);
+  // After all groups: where the graph's outputs lie, contiguous.
+  std::vector<OutputCopy> make_outputs();
+  std::vector<Step> take_steps() { return std::move(steps_); }
+  uint64_t arena_bytes() const { return arena_bytes_; }
+
+  // --- for lowering functions ---
+  const ir::Value& value(ir::ValueId id) const { return graph.values[id]; }
+  // All dimensions but the last flattened. Weights: their decoded values. Not for elided values.
+  Rows rows(ir::ValueId id) const;
+  // int32 values: the step's inputs or what a node has made.
+  Address indices(ir::ValueId id) const;
+  // A new part of the arena.
+  Address region(uint64_t n_bytes);
+  Address floats(int64_t n) { return region(static_cast<uint64_t>(n) * sizeof(float)); }
+  // Shared by all layers: partial results of attention.
+  Address attention_partials(int64_t n_floats);
+  // Tables of rope angles made so far.
+  struct RopeUse {
+    ir::ValueId factors;
+    ir::Attrs attrs;
+    Address table;
+  };
+  std::vector<RopeUse> rope_tables;
+  // Inputs of products in the form of matvec/, made last; the oldest is overwritten.
+  struct Packed {
+    ir::ValueId value = ir::kNone;
+    Address address;
+  };
+  std::vector<Packed> packed;
+  size_t next_packed = 0;
+  // Constants that no weight holds. Valid as long as the program.
+  Result<Address> constant(std::span<const double> values);
+  std::vector<DeviceBuffer> take_constants() { return std::move(constants_); }
+
+  // Adds a step whose report describes the nodes of the current group.
+  template <class Launch>
+  StepReport& add(std::string_view kernel, Launch launch, std::string_view note = {}) {
+    steps_.push_back({.report = describe(kernel, note), .launch = std::move(launch)});
+    return steps_.back().report;
+  }
+
+ private:
+  StepReport describe(std::string_view kernel, std::string_view note) const;
+
+  const ir::Plan& plan_;
+  std::vector<Step> steps_;
+  std::vector<DeviceBuffer> constants_;
+  Address partials_;
+  uint64_t partial_bytes_ = 0, arena_bytes_ = 0;
+  const ir::Group* group_ = nullptr;  // being lowered
+};
+
+// Which rules this backend has kernels for, given the types at hand: a row of the lowering table and its `supports`.
+bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, std::span<const ir::NodeId> nodes);
+// Every op of the graph has a row in the lowering tables. Errors: unsupported, naming op and node.
+Result<void> check_lowerings(const ir::Graph& graph);
+
+// Lowering functions take the group's nodes as fuse::Candidate::nodes lists them: views left out, kNone for missing
+// optional ops. Errors: out_of_memory, device_failed, unsupported.
+using LowerFunction = Result<void> (*)(Lowering& lowering, Nodes nodes);
+
+struct OpLowering {
+  ir::Op op;
+  LowerFunction lower;
+};
+struct RuleLowering {
+  fuse::RuleId rule;
+  bool (*supports)(const ir::Graph& graph, Nodes nodes);  // null: whatever the rule matches
+  LowerFunction lower;
+};
+
+// The tables, by file.
+std::span<const OpLowering> matmul_lowerings();
+std::span<const RuleLowering> matmul_rule_lowerings();
+std::span<const OpLowering> row_lowerings();
+std::span<const RuleLowering> row_rule_lowerings();
+std::span<const OpLowering> elementwise_lowerings();
+std::span<const RuleLowering> elementwise_rule_lowerings();
+std::span<const OpLowering> attention_lowerings();
+std::span<const RuleLowering> attention_rule_lowerings();
+
+}  // namespace tokamak::cuda

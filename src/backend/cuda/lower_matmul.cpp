@@ -1,0 +1,201 @@
+// MUL_MAT and its epilogues: post-scale, bias or residual, gate and up with GLU.
+#include "backend/cuda/lower.h"
+#include "backend/cuda/ops/matmul.h"
+#include "base/check.h"
+
+namespace tokamak::cuda {
+
+using ir::Attr;
+
+namespace {
+
+// A product with its post-scale and bias, as the rules list them.
+struct Lane {
+  ir::NodeId product = ir::kNone, scale = ir::kNone, bias = ir::kNone;
+};
+
+// Where the arguments of one product come from.
+struct Product {
+  MatmulArgs args;  // shapes and constants
+  Address weights, up, x, y, scale, up_scale, bias, up_bias, residual;
+
+  cudaError_t launch(const RunContext& c) const {
+    MatmulArgs a = args;
+    a.weights = c.at<std::byte>(weights);
+    a.up = c.at<std::byte>(up);
+    a.x = c.at(x);
+    a.y = c.at(y);
+    a.scale = c.at(scale);
+    a.up_scale = c.at(up_scale);
+    a.bias = c.at(bias);
+    a.up_bias = c.at(up_bias);
+    a.residual = c.at(residual);
+    return launch_matmul(a, c.stream);
+  }
+};
+
+RowType row_type(DType dtype) {
+  return dtype == DType::f16 ? RowType::f16 : dtype == DType::bf16 ? RowType::bf16 : RowType::f32;
+}
+
+const CudaWeight& weight_of(const Lowering& l, const ir::Node& product) {
+  return l.weights.at(l.value(product.inputs[0]).name);
+}
+
+std::string_view note_of(const CudaWeight& weight) {
+  return weight.dtype == weight.row_dtype ? "plain kernel over rows"
+                                          : "no kernel for this type: decoded to f32 at load";
+}
+
+// The product `node` writing `result`, without epilogue.
+Product product_of(const Lowering& l, const ir::Node& node, ir::ValueId result) {
+  const CudaWeight& weight = weight_of(l, node);
+  const Rows x = l.rows(node.inputs[1]), y = l.rows(result);
+  return {.args = {.type = row_type(weight.row_dtype),
+                   .n_rows = weight.shape.n_rows(),
+                   .n_cols = y.n_rows,
+                   .k = weight.shape.row_elems(),
+                   .x_stride = x.stride_elems,
+                   .y_stride = y.stride_elems},
+          .weights = Address::of(weight.rows),
+          .x = x.address,
+          .y = y.address};
+}
+
+void add_product(Lowering& l, const ir::Node& node, const Product& product) {
+  l.add(
+      "matmul_f32", [product](const RunContext& c) { return product.launch(c); }, note_of(weight_of(l, node)));
+}
+
+// One matrix per head: x and y are [n, n_head, ...].
+void add_head_products(Lowering& l, const ir::Node& node) {
+  const CudaWeight& weight = weight_of(l, node);
+  const int64_t n_head = weight.shape[0];
+  Product product = product_of(l, node, node.output);
+  const int64_t x_head = product.args.x_stride, y_head = product.args.y_stride;
+  product.args.n_rows = weight.shape[1];
+  product.args.n_cols /= n_head;
+  product.args.x_stride *= n_head;
+  product.args.y_stride *= n_head;
+  const uint64_t matrix_bytes = dtype_bytes(weight.row_dtype, static_cast<uint64_t>(weight.shape[1] * weight.shape[2]));
+  l.add(
+      "matmul_f32",
+      [=](const RunContext& c) {
+        for (int64_t h = 0; h < n_head; ++h) {
+          Product head = product;
+          head.weights.offset += static_cast<uint64_t>(h) * matrix_bytes;
+          head.x.offset += static_cast<uint64_t>(h * x_head) * sizeof(float);
+          head.y.offset += static_cast<uint64_t>(h * y_head) * sizeof(float);
+          if (const cudaError_t status = head.launch(c); status != cudaSuccess) return status;
+        }
+        return cudaSuccess;
+      },
+      note_of(weight));
+}
+
+Result<void> lower_mul_mat(Lowering& l, Nodes nodes) {
+  const ir::Node& node = l.graph.node(nodes[0]);
+  if (l.value(node.inputs[0]).shape.rank() == 3)
+    add_head_products(l, node);
+  else
+    add_product(l, node, product_of(l, node, node.output));
+  return {};
+}
+
+// The result of a lane before its bias.
+ir::ValueId before_bias(const ir::Graph& graph, const Lane& lane) {
+  return graph.node(lane.scale == ir::kNone ? lane.product : lane.scale).output;
+}
+ir::ValueId other_of(const ir::Graph& graph, ir::NodeId node, ir::ValueId pred) {
+  const int other = fuse::other_operand(graph, graph.node(node), pred);
+  CHECK(other >= 0, node);
+  return graph.node(node).inputs[static_cast<size_t>(other)];
+}
+ir::ValueId factor_of(const ir::Graph& graph, const Lane& lane) {
+  return other_of(graph, lane.scale, graph.node(lane.product).output);
+}
+ir::ValueId addend_of(const ir::Graph& graph, const Lane& lane) {
+  return other_of(graph, lane.bias, before_bias(graph, lane));
+}
+bool is_weight(const ir::Graph& graph, ir::ValueId id) { return graph.value(id).kind == ir::ValueKind::weight; }
+
+// One matrix; the vectors are tensors of their own, not parts of one.
+bool supports_lane(const ir::Graph& graph, const Lane& lane) {
+  if (graph.value(graph.node(lane.product).inputs[0]).shape.rank() != 2) return false;
+  if (lane.scale != ir::kNone && !is_weight(graph, factor_of(graph, lane))) return false;
+  if (lane.bias == ir::kNone) return true;
+  const ir::ValueId addend = addend_of(graph, lane);
+  if (is_weight(graph, addend)) return graph.value(addend).shape.rank() == 1;
+  return graph.value(graph.storage_of(addend)).kind == ir::ValueKind::intermediate;
+}
+
+Address scale_of(const Lowering& l, const Lane& lane) {
+  return lane.scale == ir::kNone ? Address{} : l.rows(factor_of(l.graph, lane)).address;
+}
+// None when there is none, or when it is a residual.
+Address bias_of(const Lowering& l, const Lane& lane) {
+  if (lane.bias == ir::kNone) return {};
+  const ir::ValueId addend = addend_of(l.graph, lane);
+  return is_weight(l.graph, addend) ? l.rows(addend).address : Address{};
+}
+
+Lane epilogue_lane(Nodes nodes) { return {.product = nodes[0], .scale = nodes[1], .bias = nodes[2]}; }
+Lane up_lane(Nodes nodes) { return {.product = nodes[3], .scale = nodes[4], .bias = nodes[5]}; }
+
+bool supports_mul_mat_epilogue(const ir::Graph& graph, Nodes nodes) {
+  return supports_lane(graph, epilogue_lane(nodes));
+}
+
+Result<void> lower_mul_mat_epilogue(Lowering& l, Nodes nodes) {
+  const Lane lane = epilogue_lane(nodes);
+  const ir::Node& node = l.graph.node(lane.product);
+  const ir::NodeId last = lane.bias == ir::kNone ? lane.scale : lane.bias;
+  Product product = product_of(l, node, l.graph.node(last).output);
+  product.scale = scale_of(l, lane);
+  product.bias = bias_of(l, lane);
+  if (lane.bias != ir::kNone && !product.bias) {
+    const Rows residual = l.rows(addend_of(l.graph, lane));
+    product.residual = residual.address;
+    product.args.residual_stride = residual.stride_elems;
+  }
+  add_product(l, node, product);
+  return {};
+}
+
+bool supports_mul_mat_glu(const ir::Graph& graph, Nodes nodes) {
+  return supports_lane(graph, epilogue_lane(nodes)) && supports_lane(graph, up_lane(nodes));
+}
+
+Result<void> lower_mul_mat_glu(Lowering& l, Nodes nodes) {
+  const Lane gate = epilogue_lane(nodes), up = up_lane(nodes);
+  const ir::Node& node = l.graph.node(gate.product);
+  const ir::Node& glu = l.graph.node(nodes[6]);
+  Product product = product_of(l, node, glu.output);
+  product.up = Address::of(weight_of(l, l.graph.node(up.product)).rows);
+  product.scale = scale_of(l, gate);
+  product.up_scale = scale_of(l, up);
+  product.bias = bias_of(l, gate);
+  product.up_bias = bias_of(l, up);
+  product.args.glu = static_cast<int>(glu.attrs.integer(Attr::glu));
+  product.args.alpha = static_cast<float>(glu.attrs.number(Attr::alpha));
+  product.args.limit = static_cast<float>(glu.attrs.number(Attr::limit));
+  add_product(l, node, product);
+  return {};
+}
+
+}  // namespace
+
+std::span<const OpLowering> matmul_lowerings() {
+  static constexpr auto kRows = std::to_array<OpLowering>({{ir::Op::mul_mat, lower_mul_mat}});
+  return kRows;
+}
+
+std::span<const RuleLowering> matmul_rule_lowerings() {
+  static constexpr auto kRows = std::to_array<RuleLowering>({
+      {fuse::RuleId::mul_mat_epilogue, supports_mul_mat_epilogue, lower_mul_mat_epilogue},
+      {fuse::RuleId::mul_mat_glu, supports_mul_mat_glu, lower_mul_mat_glu},
+  });
+  return kRows;
+}
+
+}  // namespace tokamak::cuda

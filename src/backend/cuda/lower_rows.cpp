@@ -1,0 +1,146 @@
+// Norms, GET_ROWS, softmax and sums, and their fusions.
+#include "backend/cuda/lower.h"
+#include "backend/cuda/ops/rows.h"
+
+namespace tokamak::cuda {
+
+namespace {
+using ir::Attr;
+
+// RMS_NORM, NORM, L2_NORM, with MUL and ADD behind; each node's first operand is its predecessor.
+Result<void> lower_norm(Lowering& l, Nodes nodes) {
+  const ir::Node& norm = l.graph.node(nodes[0]);
+  const Rows x = l.rows(norm.inputs[0]), y = l.rows(l.graph.node(nodes.back()).output);
+  NormArgs args{.kind = norm.op == ir::Op::norm      ? NormKind::centred
+                        : norm.op == ir::Op::l2_norm ? NormKind::l2
+                                                     : NormKind::rms,
+                .eps = static_cast<float>(norm.attrs.number(Attr::eps)),
+                .x_stride = x.stride_elems,
+                .y_stride = y.stride_elems,
+                .n_rows = x.n_rows,
+                .row_elems = x.n};
+  Rows weight, addend;
+  if (nodes.size() > 1) {
+    weight = l.rows(l.graph.node(nodes[1]).inputs[1]);
+    args.weight_stride = weight.stride_elems;
+    args.n_weight_rows = weight.n_rows;
+  }
+  if (nodes.size() > 2) {
+    addend = l.rows(l.graph.node(nodes[2]).inputs[1]);
+    args.addend_stride = addend.stride_elems;
+    args.n_addend_rows = addend.n_rows;
+  }
+  l.add("norm_f32", [=](const RunContext& c) {
+    NormArgs a = args;
+    a.x = c.at(x.address);
+    a.y = c.at(y.address);
+    a.weight = c.at(weight.address);
+    a.addend = c.at(addend.address);
+    return launch_norm(a, c.stream);
+  });
+  return {};
+}
+
+TableType table_type(DType dtype) {
+  return dtype == DType::f16 ? TableType::f16 : dtype == DType::bf16 ? TableType::bf16 : TableType::f32;
+}
+
+Result<void> lower_get_rows(Lowering& l, Nodes nodes) {
+  const ir::Node& node = l.graph.node(nodes[0]);
+  const ir::Value &table = l.value(node.inputs[0]), &ids = l.value(node.inputs[1]);
+  const ir::Value& storage = l.value(l.graph.storage_of(node.inputs[0]));
+  const Rows y = l.rows(node.output);
+  GetRowsArgs args{.table_stride = table.row_stride_elems,
+                   .token_rows = table.shape.rank() == 3 ? table.shape[1] : 0,
+                   .n_per_token = ids.shape.rank() == 2 ? ids.shape[1] : 1,
+                   .ids_stride = ids.shape.rank() == 2 ? ids.row_stride_elems : 1,
+                   .y_stride = y.stride_elems,
+                   .n_rows = y.n_rows,
+                   .row_elems = y.n};
+  Address rows;
+  if (storage.kind == ir::ValueKind::weight) {
+    const CudaWeight& weight = l.weights.at(storage.name);
+    args.type = table_type(weight.row_dtype);
+    rows = Address::of(weight.rows + dtype_bytes(weight.row_dtype, static_cast<uint64_t>(table.offset_elems)));
+  } else {
+    rows = l.rows(node.inputs[0]).address;
+  }
+  const Address chosen = l.indices(node.inputs[1]);
+  l.add("get_rows", [=](const RunContext& c) {
+    GetRowsArgs a = args;
+    a.table = c.at(rows);
+    a.ids = c.at<int32_t>(chosen);
+    a.y = c.at(y.address);
+    return launch_get_rows(a, c.stream);
+  });
+  return {};
+}
+
+using RowLaunch = cudaError_t (*)(const RowArgs& args, cudaStream_t stream);
+
+void add_rows(Lowering& l, ir::ValueId from, const Rows& y, std::string_view kernel, RowLaunch launch) {
+  const Rows x = l.rows(from);
+  l.add(kernel, [=](const RunContext& c) {
+    return launch({.x = c.at(x.address),
+                   .y = c.at(y.address),
+                   .x_stride = x.stride_elems,
+                   .y_stride = y.stride_elems,
+                   .n_rows = x.n_rows,
+                   .row_elems = x.n},
+                  c.stream);
+  });
+}
+
+Result<void> lower_soft_max(Lowering& l, Nodes nodes) {
+  const ir::Node& node = l.graph.node(nodes[0]);
+  add_rows(l, node.inputs[0], l.rows(node.output), "soft_max_f32", launch_soft_max);
+  return {};
+}
+
+Result<void> lower_sum_rows(Lowering& l, Nodes nodes) {
+  const ir::Node& node = l.graph.node(nodes[0]);
+  add_rows(l, node.inputs[0], l.rows(node.output), "sum_rows_f32", launch_sum_rows);
+  return {};
+}
+
+Result<void> lower_cont(Lowering& l, Nodes nodes) {
+  const ir::Node& node = l.graph.node(nodes[0]);
+  add_rows(l, node.inputs[0], l.rows(node.output), "copy_rows", launch_copy_rows);
+  return {};
+}
+
+Result<void> lower_concat(Lowering& l, Nodes nodes) {
+  const ir::Node& node = l.graph.node(nodes[0]);
+  Rows y = l.rows(node.output);
+  add_rows(l, node.inputs[0], y, "copy_rows", launch_copy_rows);
+  y.address.offset += static_cast<uint64_t>(l.value(node.inputs[0]).shape[-1]) * sizeof(float);
+  add_rows(l, node.inputs[1], y, "copy_rows", launch_copy_rows);
+  return {};
+}
+}  // namespace
+
+std::span<const OpLowering> row_lowerings() {
+  static constexpr auto kRows = std::to_array<OpLowering>({
+      {ir::Op::get_rows, lower_get_rows},
+      {ir::Op::norm, lower_norm},
+      {ir::Op::rms_norm, lower_norm},
+      {ir::Op::l2_norm, lower_norm},
+      {ir::Op::soft_max, lower_soft_max},
+      {ir::Op::sum_rows, lower_sum_rows},
+      {ir::Op::cont, lower_cont},
+      {ir::Op::concat, lower_concat},
+  });
+  return kRows;
+}
+
+std::span<const RuleLowering> row_rule_lowerings() {
+  static constexpr auto kRows = std::to_array<RuleLowering>({
+      {fuse::RuleId::norm_mul, nullptr, lower_norm},
+      {fuse::RuleId::norm_mul_add, nullptr, lower_norm},
+      {fuse::RuleId::rms_norm_mul, nullptr, lower_norm},
+      {fuse::RuleId::rms_norm_mul_add, nullptr, lower_norm},
+  });
+  return kRows;
+}
+
+}  // namespace tokamak::cuda

@@ -1,0 +1,192 @@
+#include "backend/cuda/program.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/round_up.h"
+
+namespace tokamak::cuda {
+
+namespace {
+constexpr uint64_t kAlignment = 256;
+constexpr int64_t kMaxCapturedTokens = 64;  // beyond, launches cost little beside the work
+
+uint64_t int_bytes(int64_t n) { return static_cast<uint64_t>(n) * sizeof(int32_t); }
+
+// A pair of events around every step.
+struct Timer {
+  std::vector<cudaEvent_t> events;
+
+  static Result<Timer> make(size_t n) {
+    Timer out;
+    for (size_t i = 0; i < n; ++i) {
+      cudaEvent_t event = nullptr;
+      TRY(check_cuda(cudaEventCreate(&event), "making an event"));
+      out.events.push_back(event);
+    }
+    return out;
+  }
+  Timer() = default;
+  Timer(Timer&& other) noexcept { std::swap(events, other.events); }
+  ~Timer() {
+    for (cudaEvent_t event : events) cudaEventDestroy(event);
+  }
+};
+}  // namespace
+
+InputLayout::InputLayout(const ir::Graph& graph) {
+  uint64_t at = 0;
+  const auto place = [&at](int64_t n) {
+    const uint64_t here = at;
+    at += round_up(int_bytes(n), uint64_t{16});
+    return here;
+  };
+  std::array<int64_t, static_cast<size_t>(ir::InputRole::count_)> sizes = {};
+  for (const ir::Value& value : graph.values)
+    if (value.kind == ir::ValueKind::input) sizes[static_cast<size_t>(value.input_role)] = value.shape.n_elements();
+  n_tokens = *std::ranges::max_element(sizes);
+  for (size_t role = 0; role < sizes.size(); ++role) roles[role] = place(sizes[role]);
+  page_begin = place(n_tokens);
+  n_keys = place(n_tokens);
+  pages = at;
+}
+
+int64_t InputLayout::fill(const StepInputs& inputs, std::byte* out) const {
+  const auto copy = [out](uint64_t offset, std::span<const int32_t> from) {
+    if (!from.empty()) std::memcpy(out + offset, from.data(), from.size_bytes());
+  };
+  for (size_t role = 0; role < roles.size(); ++role) {
+    const uint64_t end = role + 1 < roles.size() ? roles[role + 1] : page_begin;
+    if (roles[role] < end) copy(roles[role], input_of(inputs, static_cast<ir::InputRole>(role)));
+  }
+  auto* begins = reinterpret_cast<int32_t*>(out + page_begin);
+  auto* keys = reinterpret_cast<int32_t*>(out + n_keys);
+  int32_t n_pages = 0;
+  for (size_t s = 0; s < inputs.sequences.size() && s < static_cast<size_t>(n_tokens); ++s) {
+    begins[s] = n_pages;
+    keys[s] = 0;
+    copy(pages + int_bytes(n_pages), inputs.sequences[s].pages);
+    n_pages += static_cast<int32_t>(inputs.sequences[s].pages.size());
+  }
+  int32_t longest = 1;
+  for (size_t t = 0; t < inputs.positions.size(); ++t) {
+    int32_t& n = keys[inputs.seq_ids[t]];
+    n = std::max(n, inputs.positions[t] + 1);
+    longest = std::max(longest, n);
+  }
+  return div_round_up(int64_t{longest}, kKeyChunk);
+}
+
+CudaProgram::~CudaProgram() {
+  for (auto& [chunks, captured] : captured_)
+    if (captured.graph) kv_.device().note(cudaGraphExecDestroy(captured.graph));
+}
+
+Result<void> CudaProgram::set_steps(std::vector<Step> steps, std::vector<OutputCopy> outputs,
+                                    std::vector<DeviceBuffer> constants, uint64_t arena_bytes) {
+  steps_ = std::move(steps);
+  constants_ = std::move(constants);
+  outputs_ = std::move(outputs);
+  arena_bytes_ = arena_bytes;
+  seconds_.assign(steps_.size(), 0);
+  for (OutputCopy& output : outputs_) {
+    output.host_offset = output_bytes_;
+    output_bytes_ += round_up(output.n_bytes, kAlignment);
+  }
+  // Pages that several sequences share are listed by each; run() grows the inputs when they share many.
+  const int64_t n_pages = 4 * kv_.config().n_pages + inputs_.n_tokens;
+  return kv_.workspace().reserve(arena_bytes_, inputs_.bytes_for(n_pages), output_bytes_);
+}
+
+Result<void> CudaProgram::launch_steps(const RunContext& context) const {
+  for (const Step& step : steps_)
+    TRY(check_cuda(step.launch(context), step.report.what + " (" + step.report.kernel + ")"));
+  return {};
+}
+
+Result<void> CudaProgram::launch_captured(Captured& captured, const RunContext& context) {
+  if (captured.graph == nullptr || captured.epoch != kv_.workspace().epoch()) {
+    if (captured.graph) TRY(check_cuda(cudaGraphExecDestroy(captured.graph), "freeing a graph"));
+    captured.graph = nullptr;
+    TRY(check_cuda(cudaStreamBeginCapture(context.stream, cudaStreamCaptureModeThreadLocal), "capturing a graph"));
+    auto launched = launch_steps(context);
+    cudaGraph_t graph = nullptr;
+    const cudaError_t ended = cudaStreamEndCapture(context.stream, &graph);
+    if (!launched) return launched;
+    TRY(check_cuda(ended, "capturing a graph"));
+    const cudaError_t made = cudaGraphInstantiate(&captured.graph, graph, 0);
+    kv_.device().note(cudaGraphDestroy(graph));
+    TRY(check_cuda(made, "instantiating a graph"));
+    captured.epoch = kv_.workspace().epoch();
+  }
+  return check_cuda(cudaGraphLaunch(captured.graph, context.stream), "launching a graph");
+}
+
+Result<void> CudaProgram::run_profiled(const RunContext& context) {
+  Timer timer = TRY(Timer::make(steps_.size() + 1));
+  TRY(check_cuda(cudaEventRecord(timer.events[0], context.stream), "profiling"));
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    TRY(check_cuda(steps_[i].launch(context), steps_[i].report.what));
+    TRY(check_cuda(cudaEventRecord(timer.events[i + 1], context.stream), "profiling"));
+  }
+  TRY(kv_.device().finish("profiling"));
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    float ms = 0;
+    TRY(check_cuda(cudaEventElapsedTime(&ms, timer.events[i], timer.events[i + 1]), "profiling"));
+    seconds_[i] += double{ms} * 1e-3;
+  }
+  ++n_profiled_;
+  return {};
+}
+
+Result<void> CudaProgram::run(const StepInputs& inputs, std::span<const std::span<float>> outputs) {
+  CHECK(outputs.size() == outputs_.size(), outputs.size());
+  Device& device = kv_.device();
+  Workspace& workspace = kv_.workspace();
+  TRY(device.use());
+  int64_t n_pages = 0;
+  for (const SequencePages& sequence : inputs.sequences) n_pages += static_cast<int64_t>(sequence.pages.size());
+  const uint64_t input_bytes = inputs_.bytes_for(n_pages);
+  TRY(workspace.reserve(arena_bytes_, input_bytes, output_bytes_));
+  const int64_t n_chunks = inputs_.fill(inputs, workspace.host_inputs());
+  const RunContext context{
+      .arena = workspace.arena(),
+      .inputs = workspace.inputs(),
+      .n_key_chunks = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n_chunks))),
+      .stream = device.stream(),
+  };
+  TRY(check_cuda(cudaMemcpyAsync(const_cast<std::byte*>(context.inputs), workspace.host_inputs(), input_bytes,
+                                 cudaMemcpyHostToDevice, context.stream),
+                 "sending the step's inputs"));
+  Captured& captured = captured_[context.n_key_chunks];
+  if (profiling_)
+    TRY(run_profiled(context));
+  else if (captured.n_runs++ > 0 && inputs_.n_tokens <= kMaxCapturedTokens)
+    TRY(launch_captured(captured, context));
+  else
+    TRY(launch_steps(context));
+  for (const OutputCopy& output : outputs_)
+    TRY(check_cuda(cudaMemcpyAsync(workspace.host_outputs() + output.host_offset, context.at<std::byte>(output.from),
+                                   output.n_bytes, cudaMemcpyDeviceToHost, context.stream),
+                   "fetching the outputs"));
+  TRY(device.finish(graph_.name));
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    CHECK(outputs[i].size_bytes() == outputs_[i].n_bytes, i);
+    std::memcpy(outputs[i].data(), workspace.host_outputs() + outputs_[i].host_offset, outputs_[i].n_bytes);
+  }
+  return {};
+}
+
+std::vector<StepReport> CudaProgram::steps() const {
+  std::vector<StepReport> out;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    out.push_back(steps_[i].report);
+    out.back().n_runs = n_profiled_;
+    if (n_profiled_ > 0) out.back().seconds = seconds_[i] / static_cast<double>(n_profiled_);
+  }
+  return out;
+}
+
+}  // namespace tokamak::cuda

@@ -1,0 +1,106 @@
+// A compiled graph on one device: a list of kernel launches. A shape that runs again is captured once and then launched
+// as one CUDA graph.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cuda/kv.h"
+#include "backend/cuda/weights.h"
+
+namespace tokamak::cuda {
+
+// Where a value lies while the program runs. Arena and inputs may move between runs.
+struct Address {
+  enum class Where : uint8_t { none, fixed, arena, inputs } where = Where::none;
+  const std::byte* data = nullptr;  // fixed
+  uint64_t offset = 0;              // arena, inputs: bytes
+
+  static Address of(const void* data) { return {.where = Where::fixed, .data = static_cast<const std::byte*>(data)}; }
+  explicit operator bool() const { return where != Where::none; }
+};
+
+struct RunContext {
+  std::byte* arena;
+  const std::byte* inputs;
+  int64_t n_key_chunks;  // chunks of the longest sequence, rounded up to a power of two
+  cudaStream_t stream;
+
+  // Null for no address. What is read only is handed out as writable too; kernels write the arena only.
+  template <class T = float>
+  T* at(const Address& a) const {
+    const std::byte* base = a.where == Address::Where::fixed    ? a.data
+                            : a.where == Address::Where::arena  ? arena
+                            : a.where == Address::Where::inputs ? inputs
+                                                                : nullptr;
+    return base ? reinterpret_cast<T*>(const_cast<std::byte*>(base) + a.offset) : nullptr;
+  }
+};
+
+struct Step {
+  StepReport report;
+  std::function<cudaError_t(const RunContext& context)> launch;  // asynchronous; the same launches for equal contexts
+};
+
+// The inputs of a step in one block of memory: arrays of int32 by role, then the sequences' pages.
+struct InputLayout {
+  std::array<uint64_t, static_cast<size_t>(ir::InputRole::count_)> roles = {};  // bytes
+  uint64_t page_begin = 0, n_keys = 0, pages = 0;  // bytes: [n_seqs] each; all pages, sequence after sequence
+  int64_t n_tokens = 0;
+
+  explicit InputLayout(const ir::Graph& graph);
+  Address address(ir::InputRole role) const { return at(roles[static_cast<size_t>(role)]); }
+  static Address at(uint64_t offset) { return {.where = Address::Where::inputs, .offset = offset}; }
+  uint64_t bytes_for(int64_t n_pages) const { return pages + static_cast<uint64_t>(n_pages) * sizeof(int32_t); }
+  // Writes everything; returns the chunks of keys of the longest sequence.
+  int64_t fill(const StepInputs& inputs, std::byte* out) const;
+};
+
+struct OutputCopy {
+  Address from;  // contiguous f32
+  uint64_t host_offset = 0, n_bytes = 0;
+};
+
+class CudaProgram : public Program {
+ public:
+  CudaProgram(ir::Graph graph, CudaKv& kv) : graph_(std::move(graph)), inputs_(graph_), kv_(kv) {}
+  ~CudaProgram() override;
+
+  const InputLayout& inputs() const { return inputs_; }
+  // Errors: out_of_memory.
+  Result<void> set_steps(std::vector<Step> steps, std::vector<OutputCopy> outputs, std::vector<DeviceBuffer> constants,
+                         uint64_t arena_bytes);
+
+  Result<void> run(const StepInputs& inputs, std::span<const std::span<float>> outputs) override;
+  const ir::Graph& graph() const override { return graph_; }
+  std::vector<StepReport> steps() const override;
+  void set_profiling(bool on) override { profiling_ = on; }
+
+ private:
+  struct Captured {  // the launches for one number of key chunks
+    cudaGraphExec_t graph = nullptr;
+    uint64_t epoch = 0;
+    int64_t n_runs = 0;
+  };
+  Result<void> launch_steps(const RunContext& context) const;
+  Result<void> launch_captured(Captured& captured, const RunContext& context);
+  Result<void> run_profiled(const RunContext& context);
+
+  ir::Graph graph_;
+  InputLayout inputs_;
+  CudaKv& kv_;
+  std::vector<Step> steps_;
+  std::vector<OutputCopy> outputs_;
+  std::vector<DeviceBuffer> constants_;
+  uint64_t arena_bytes_ = 0, output_bytes_ = 0;
+  std::map<int64_t, Captured> captured_;
+  bool profiling_ = false;
+  std::vector<double> seconds_;  // by step, summed over profiled runs
+  uint64_t n_profiled_ = 0;
+};
+
+}  // namespace tokamak::cuda

@@ -1,0 +1,22 @@
+#include "backend/cuda/workspace.h"
+
+namespace tokamak::cuda {
+
+Result<void> Workspace::reserve(uint64_t arena_bytes, uint64_t input_bytes, uint64_t output_bytes) {
+  if (arena_bytes <= arena_.size() && input_bytes <= inputs_.size() && output_bytes <= host_outputs_.size()) return {};
+  TRY(device_.finish("running"));
+  ++epoch_;
+  if (arena_bytes > arena_.size()) {
+    arena_ = {};
+    arena_ = TRY(device_.allocate("activations", arena_bytes));
+  }
+  if (input_bytes > inputs_.size()) {
+    inputs_ = {};
+    inputs_ = TRY(device_.allocate("step inputs", input_bytes));
+    host_inputs_ = TRY(PinnedBuffer::allocate(input_bytes));
+  }
+  if (output_bytes > host_outputs_.size()) host_outputs_ = TRY(PinnedBuffer::allocate(output_bytes));
+  return {};
+}
+
+}  // namespace tokamak::cuda

@@ -1,0 +1,32 @@
+// What all programs of one session share on a device: the arena for intermediate values (one program runs at a time),
+// and the way in and out.
+#pragma once
+
+#include "backend/cuda/device.h"
+
+namespace tokamak::cuda {
+
+class Workspace {
+ public:
+  explicit Workspace(Device& device) : device_(device) {}
+
+  // Grows what is too small. Addresses change then: captured graphs of an earlier epoch() are stale. Not while a
+  // program runs. Errors: out_of_memory.
+  Result<void> reserve(uint64_t arena_bytes, uint64_t input_bytes, uint64_t output_bytes);
+  uint64_t epoch() const { return epoch_; }
+
+  std::byte* arena() const { return arena_.data(); }
+  const std::byte* inputs() const { return inputs_.data(); }      // on the device
+  std::byte* host_inputs() const { return host_inputs_.data(); }  // the same, pinned
+  std::byte* host_outputs() const { return host_outputs_.data(); }
+  uint64_t input_bytes() const { return inputs_.size(); }
+  uint64_t device_bytes() const { return arena_.size() + inputs_.size(); }
+
+ private:
+  Device& device_;
+  DeviceBuffer arena_, inputs_;
+  PinnedBuffer host_inputs_, host_outputs_;
+  uint64_t epoch_ = 0;
+};
+
+}  // namespace tokamak::cuda
