@@ -1,6 +1,8 @@
 // serve: a model behind HTTP, for many clients at once.
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -17,12 +19,10 @@ namespace tokamak::cli {
 namespace {
 constexpr double kDrainSeconds = 30;
 
-Result<std::vector<std::string>> read_keys(const SettingValues& values) {
-  std::vector<std::string> keys = values.list("--api-key");
-  const std::string& path = values.text("--api-key-file");
-  if (path.empty()) return keys;
+Result<std::vector<std::string>> read_key_file(const std::string& path) {
   std::ifstream file(path);
   if (!file) return Error{.code = ErrorCode::not_found, .what = "cannot be read", .where = path};
+  std::vector<std::string> keys;
   for (std::string line; std::getline(file, line);) {
     while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
     if (!line.empty()) keys.push_back(line);
@@ -30,6 +30,56 @@ Result<std::vector<std::string>> read_keys(const SettingValues& values) {
   if (keys.empty())
     return Error{.code = ErrorCode::bad_argument, .what = "holds no key", .where = path, .hint = "one key a line"};
   return keys;
+}
+
+Result<std::vector<std::string>> read_keys(const SettingValues& values) {
+  std::vector<std::string> keys = values.list("--api-key");
+  if (const std::string& path = values.text("--api-key-file"); !path.empty())
+    for (std::string& key : TRY(read_key_file(path))) keys.push_back(std::move(key));
+  return keys;
+}
+
+// Reads the file of keys again when it has changed. A file that cannot be read leaves the keys as they are.
+class KeyFile {
+ public:
+  explicit KeyFile(const SettingValues& values) : values_(values), path_(values.text("--api-key-file")) {
+    changed_ = last_change();
+  }
+  void look(server::Server& server) {
+    if (path_.empty()) return;
+    const auto now = last_change();
+    if (now == changed_) return;
+    changed_ = now;
+    if (auto keys = read_keys(values_)) {
+      talk_line(fmt::format("tokamak: {} API keys read from {}", keys->size(), path_));
+      server.set_api_keys(std::move(*keys));
+    } else {
+      talk_line("tokamak: the API keys stay as they were: " + keys.error().message());
+    }
+  }
+
+ private:
+  std::filesystem::file_time_type last_change() const {
+    std::error_code ignored;
+    return path_.empty() ? std::filesystem::file_time_type() : std::filesystem::last_write_time(path_, ignored);
+  }
+  const SettingValues& values_;
+  std::string path_;
+  std::filesystem::file_time_type changed_;
+};
+
+// Text of a client on one line of a terminal.
+std::string one_line(std::string text) {
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return text;
+}
+
+void log_request(const server::RequestLogEntry& entry) {
+  talk_line(
+      one_line(fmt::format("{:%H:%M:%S} {} {} {} {} {:.2f} s{}{}", fmt::localtime(std::time(nullptr)), entry.peer,
+                           entry.method, entry.path, entry.status, entry.seconds,
+                           entry.is_cut_off ? " (the client left)" : "", entry.body.empty() ? "" : " " + entry.body)));
 }
 
 Result<server::ServerOptions> server_options(const SettingValues& values) {
@@ -45,6 +95,9 @@ Result<server::ServerOptions> server_options(const SettingValues& values) {
   options.alias = values.text("--alias");
   options.cors_origin = values.text("--cors-origin");
   options.api_keys = TRY(read_keys(values));
+  const std::string& log = values.text("--log-requests");
+  if (log != "off") options.log = log_request;
+  options.log_bodies = log == "bodies";
   options.sampling = TRY(sampler_params(values));
   options.n_predict = values.integer("--n-predict");
   options.pooling = values.text("--pooling");
@@ -85,7 +138,11 @@ Result<int> serve_command(const Arguments& arguments) {
       server::Server::start(std::move(session), std::move(chat_template), service_options(values), std::move(options)));
   talk_line(fmt::format("tokamak: {} answers at {}://{}:{} ({} tokens of context; Ctrl-C ends)", model->name(),
                         is_tls ? "https" : "http", host, server->port(), server->service().n_ctx()));
-  while (!interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  KeyFile key_file(values);
+  for (int64_t tick = 0; !interrupted(); ++tick) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (tick % 20 == 0) key_file.look(*server);
+  }
   clear_interrupt();
   talk_line(fmt::format("tokamak: finishing the running requests, {} seconds at most (Ctrl-C again cuts them off)",
                         static_cast<int>(kDrainSeconds)));

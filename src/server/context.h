@@ -16,8 +16,11 @@
 #include "chat/reply_format.h"
 #include "engine/service.h"
 #include "engine/slots.h"
+#include "server/access.h"
+#include "server/exchange_filters.h"
 #include "server/fields.h"
 #include "server/http.h"
+#include "server/running_answers.h"
 #include "server/structured.h"
 
 namespace tokamak::server {
@@ -27,10 +30,12 @@ struct ServerOptions {
   std::string alias;                           // the model's name in answers; empty: its own
   std::vector<std::string> api_keys;           // empty: everybody may
   std::string cors_origin;                     // Access-Control-Allow-Origin; empty: none
+  RequestLog log;                              // called once for each request that did work or failed; may be empty
+  bool log_bodies = false;                     // with what the client sent
   SamplerParams sampling;                      // of requests that say nothing
   int64_t n_predict = -1;                      // the same
-  std::string pooling = "auto";       // of embeddings, where the request says nothing
-  std::filesystem::path slot_folder;  // for files of /slots; empty: none
+  std::string pooling = "auto";                // of embeddings, where the request says nothing
+  std::filesystem::path slot_folder;           // for files of /slots; empty: none
   bool web_page = true;                        // served at /
   std::string reasoning_start, reasoning_end;  // tags of thoughts; empty: those of the template
 };
@@ -56,6 +61,7 @@ struct ServerContext {
   ServerOptions options;
   Service& service;
   Workers& workers;
+  Access access;
   Workers& file_workers;  // one thread, for files of slots
   SlotStore& slot_store;
   const Model& model;
@@ -66,6 +72,7 @@ struct ServerContext {
   GrammarTools grammar;
   ReplyFormat reply_format;           // of the template, or the common form when it knows no tools
   std::vector<int32_t> reply_tokens;  // control tokens that belong to it, sorted
+  std::unique_ptr<RunningAnswers> running = std::make_unique<RunningAnswers>();
 
   const Tokenizer& tokenizer() const { return model.tokenizer(); }
 };

@@ -4,6 +4,7 @@
 
 #include "server/dialect.h"
 #include "server/endpoints.h"
+#include "server/exchange_filters.h"
 
 namespace tokamak::server {
 
@@ -15,6 +16,8 @@ constexpr auto kEndpoints = std::to_array<EndpointRow>({
     {"POST", "/v1/chat/completions /chat/completions", chat_completions, false, true, "OpenAI chat"},
     {"POST", "/v1/chat/completions/input_tokens /chat/completions/input_tokens", chat_input_tokens, false, true,
      "a chat request's number of prompt tokens"},
+    {"POST", "/v1/chat/completions/control /chat/completions/control", chat_control, false, true,
+     "ends the thought of an answer that is under way"},
     {"POST", "/v1/responses /responses", responses, false, true, "OpenAI responses"},
     {"POST", "/v1/responses/input_tokens /responses/input_tokens", responses_input_tokens, false, true,
      "a responses request's number of prompt tokens"},
@@ -60,52 +63,6 @@ bool has_path(const EndpointRow& row, std::string_view path) {
   return false;
 }
 
-// Takes the same time whatever the first difference is.
-bool equal_in_constant_time(std::string_view a, std::string_view b) {
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < a.size(); ++i)
-    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b.empty() ? 0 : b[i % b.size()]);
-  return difference == 0;
-}
-
-bool has_key(const HttpRequest& request, const std::vector<std::string>& keys) {
-  if (keys.empty()) return true;
-  std::string_view given = request.header("authorization");
-  constexpr std::string_view kBearer = "Bearer ";
-  given = given.starts_with(kBearer) ? given.substr(kBearer.size()) : request.header("x-api-key");
-  bool found = false;
-  for (const std::string& key : keys) found |= equal_in_constant_time(given, key);
-  return found;
-}
-
-// Adds the headers of cross-origin requests to every answer.
-class CorsExchange : public Exchange {
- public:
-  CorsExchange(std::shared_ptr<Exchange> inner, std::string origin)
-      : inner_(std::move(inner)), origin_(std::move(origin)) {}
-  const HttpRequest& request() const override { return inner_->request(); }
-  void respond(HttpResponse response) override {
-    add(response.headers);
-    inner_->respond(std::move(response));
-  }
-  void begin_events(Headers headers) override {
-    add(headers);
-    inner_->begin_events(std::move(headers));
-  }
-  bool send_event(std::string text) override { return inner_->send_event(std::move(text)); }
-  void end_events() override { inner_->end_events(); }
-  void on_disconnect(std::function<void()> callback) override { inner_->on_disconnect(std::move(callback)); }
-
- private:
-  void add(Headers& headers) const {
-    headers.emplace_back("Access-Control-Allow-Origin", origin_);
-    headers.emplace_back("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key");
-    headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-  }
-  std::shared_ptr<Exchange> inner_;
-  std::string origin_;
-};
-
 void refuse(Exchange& exchange, int status, std::string_view message) {
   exchange.respond(error_response(dialect_of(exchange.request().path), status, message));
 }
@@ -128,10 +85,13 @@ std::string endpoints_markdown() {
 }
 
 void route(const std::shared_ptr<Exchange>& plain, ServerContext& context, Workers& workers) {
-  const std::string& origin = context.options.cors_origin;
-  const std::shared_ptr<Exchange> exchange = origin.empty() ? plain : std::make_shared<CorsExchange>(plain, origin);
+  const ServerOptions& options = context.options;
+  const std::shared_ptr<Exchange> exchange =
+      with_log(with_cors(plain, options.cors_origin), options.log, options.log_bodies);
   const HttpRequest& request = exchange->request();
-  if (request.method == "OPTIONS" && !origin.empty()) return exchange->respond({.status = 204, .content_type = ""});
+  if (request.method == "OPTIONS" && !options.cors_origin.empty())
+    return exchange->respond({.status = 204, .content_type = ""});
+  if (const std::string why = context.access.why_foreign(request); !why.empty()) return refuse(*exchange, 403, why);
   // http_server leaves out the body of HEAD.
   const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
   const EndpointRow* found = nullptr;
@@ -145,7 +105,7 @@ void route(const std::shared_ptr<Exchange>& plain, ServerContext& context, Worke
   }
   if (!found && other_method) return refuse(*exchange, 405, "this path does not take " + request.method);
   if (!found) return refuse(*exchange, 404, "there is no " + request.path);
-  if (!found->is_public && !has_key(request, context.options.api_keys))
+  if (!found->is_public && !context.access.has_key(request))
     return refuse(*exchange, 401, "the API key is missing or wrong");
   if (!found->is_work) return found->run(exchange, context);
   workers.post([exchange, &context, run = found->run] { run(exchange, context); });

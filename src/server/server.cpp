@@ -33,6 +33,8 @@ Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<Session> session, 
   const Model& model = server->service_->model();
   std::string name = options.alias.empty() ? model.name() : options.alias;
   const HttpOptions http = options.http;
+  const std::vector<std::string> keys = options.api_keys;
+  const std::string cors_origin = options.cors_origin;
   server->workers_ = std::make_unique<Workers>(kWorkers);
   server->file_workers_ = std::make_unique<Workers>(1);
   server->slot_store_ = std::make_unique<SlotStore>(*server->service_, options.slot_folder, service_options.n_parallel);
@@ -40,6 +42,7 @@ Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<Session> session, 
       ServerContext{.options = std::move(options),
                     .service = *server->service_,
                     .workers = *server->workers_,
+                    .access = Access(keys, cors_origin, http.host),
                     .file_workers = *server->file_workers_,
                     .slot_store = *server->slot_store_,
                     .model = model,

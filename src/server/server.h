@@ -14,6 +14,8 @@ class Server {
                                                const ServiceOptions& service, ServerOptions options);
   ~Server();
   uint16_t port() const { return http_->port(); }
+  // From now on these; empty: everybody may. Thread-safe.
+  void set_api_keys(std::vector<std::string> keys) { context_->access.set_keys(std::move(keys)); }
   const Service& service() const { return *service_; }
 
   // Takes no new connections and requests, waits for the running ones, at most `timeout_seconds`, then ends all. True

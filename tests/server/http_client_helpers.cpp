@@ -44,7 +44,7 @@ Reply fetch(uint16_t port, std::string_view method, std::string_view target, std
             std::string_view headers) {
   RawClient client(port);
   std::string request =
-      std::string(method) + " " + std::string(target) + " HTTP/1.1\r\nHost: test\r\nConnection: close\r\n";
+      std::string(method) + " " + std::string(target) + " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n";
   if (!body.empty()) request += "Content-Length: " + std::to_string(body.size()) + "\r\n";
   client.send(request + std::string(headers) + "\r\n" + std::string(body));
   const std::string all = client.read_all();
