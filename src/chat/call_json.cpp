@@ -74,6 +74,7 @@ CallReader::Task CallReader::json_value(std::string* out, size_t max_bytes) {
     } else {
       add({&byte, 1});
       skip();
+      in_.mark();
     }
     if (step == Step::done) co_return true;
   }
@@ -129,9 +130,9 @@ CallReader::Task CallReader::json_call(int level) {
     ok = co_await space();
     if (!ok) co_return false;
     c = co_await in_.peek();
+    if (c != '}' && c != ',') co_return false;
     in_.skip();
     if (c == '}') co_return true;
-    if (c != ',') co_return false;
     ok = co_await space();
     if (!ok) co_return false;
   }

@@ -51,14 +51,15 @@ void CallReader::settle() {
   events_ = nullptr;
   if (!done() || settled_) return;
   settled_ = true;
-  // What was read of a call that has begun is in its arguments. Behind a call all text is handed back; in front of the
-  // first, what was looked at stays text, so that its marker is not taken for a call again.
-  if (!has_begun_ && n_calls_ == 0) {
+  if (has_begun_) {  // what is not in its arguments is handed back, unless the text just ended
+    if (!in_.has_ended()) rest_ += in_.behind_mark();
+  } else if (n_calls_ > 0) {  // behind a call
+    rest_ += in_.all();
+  } else {  // what was looked at stays text, so that its marker is not taken for a call again
     in_.go_to_furthest();
+    while (!in_.unread().empty() && (in_.unread()[0] & 0xC0) == 0x80) in_.skip();  // not inside a character
     raw_ = in_.read();
     rest_ += in_.unread();
-  } else {
-    rest_ += has_begun_ ? in_.unread() : in_.all();
   }
 }
 
@@ -67,6 +68,7 @@ void CallReader::begin() {
   events_->push_back({.begins = true, .id = id_, .name = name_, .text = {}});
   has_begun_ = true;
   in_.drop();
+  in_.mark();
 }
 
 void CallReader::add(std::string_view text) {

@@ -2,6 +2,7 @@
 // ends. Internal to call_parser.
 #pragma once
 
+#include <algorithm>
 #include <coroutine>
 #include <cstdint>
 #include <exception>
@@ -85,9 +86,14 @@ class CallInput {
   void drop() {
     text_.erase(0, at_);
     furthest_ -= at_;
+    marked_ -= std::min(marked_, at_);
     at_ = 0;
   }
   std::string_view all() const { return text_; }
+  // What was read up to here has been used.
+  void mark() { marked_ = at_; }
+  std::string_view behind_mark() const { return std::string_view(text_).substr(marked_); }
+  bool has_ended() const { return ended_; }
   std::string_view read() const { return std::string_view(text_).substr(0, at_); }
   std::string_view unread() const { return std::string_view(text_).substr(at_); }
 
@@ -105,7 +111,7 @@ class CallInput {
     if (reader_ && (at_ < text_.size() || ended_)) std::exchange(reader_, {}).resume();
   }
   std::string text_;
-  size_t at_ = 0, furthest_ = 0;
+  size_t at_ = 0, furthest_ = 0, marked_ = 0;
   bool ended_ = false;
   std::coroutine_handle<> reader_;
 };

@@ -126,6 +126,7 @@ CallReader::Task CallReader::parameter_value(std::string_view end, bool is_text,
     const int c = co_await in_.peek();
     if (c == kEnd || held.size() > kMaxParameter) {
       add_cut_value(held, end, is_text);
+      in_.mark();
       co_return false;
     }
     held += static_cast<char>(c);
@@ -147,6 +148,7 @@ CallReader::Task CallReader::parameter_value(std::string_view end, bool is_text,
   } else {
     add(bare_value(held, is_value));
   }
+  in_.mark();
   co_return true;
 }
 
@@ -196,7 +198,10 @@ CallReader::Task CallReader::assignment(char assign, bool is_first) {
   if (is_first) begin();
   std::string text = (is_first ? "{" : ", ") + json_text(*key) + ": ";
   ok = co_await value(text, 0);
-  if (ok) add(text);
+  if (ok) {
+    add(text);
+    in_.mark();
+  }
   co_return ok;
 }
 

@@ -189,7 +189,8 @@ class ReplyParser::Impl {
     size_t n = text.size();
     while (n > 0 && is_space(text[n - 1])) --n;
     if (n > 0) {
-      if (after_call_ && has_shown_content_ && held_space_.empty()) held_space_ = "\n";  // it went with the call
+      if (after_call_ && has_shown_content_ && held_space_.empty() && !is_space(text[0]))
+        held_space_ = "\n";  // it went with the call
       has_shown_content_ = true;
       emit(ReplyDelta::Kind::content, held_space_);
       held_space_.clear();
