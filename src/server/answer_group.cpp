@@ -15,19 +15,28 @@ namespace {
 class AnswerGroup : public std::enable_shared_from_this<AnswerGroup> {
  public:
   AnswerGroup(std::shared_ptr<Exchange> exchange, ServerContext& context, std::vector<GenerationRequest> requests,
-              size_t n_per_prompt, std::unique_ptr<AnswerWriter> writer, Dialect dialect)
+              size_t n_per_prompt, std::unique_ptr<AnswerWriter> writer, Dialect dialect, std::string id)
       : exchange_(std::move(exchange)),
         context_(context),
         requests_(std::move(requests)),
         n_per_prompt_(n_per_prompt),
         writer_(std::move(writer)),
         dialect_(dialect),
+        id_(std::move(id)),
         n_open_(requests_.size()) {}
+  ~AnswerGroup() {
+    if (!id_.empty()) context_.running->remove(id_);
+  }
 
   void start() {
     exchange_->on_disconnect([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->give_up();
     });
+    if (!id_.empty()) {
+      context_.running->add(id_, [weak = weak_from_this()] {
+        if (const auto self = weak.lock()) self->end_reasoning();
+      });
+    }
     for (size_t i = 0; i < requests_.size(); i += n_per_prompt_)
       if (!submit_one(i)) return;
   }
@@ -63,6 +72,15 @@ class AnswerGroup : public std::enable_shared_from_this<AnswerGroup> {
     const std::lock_guard lock(mutex_);
     is_over_ = true;
     for (const RequestHandle handle : handles_) context_.service.cancel(handle);
+  }
+
+  void end_reasoning() {
+    std::vector<RequestHandle> handles;
+    {
+      const std::lock_guard lock(mutex_);
+      handles = handles_;
+    }
+    for (const RequestHandle handle : handles) context_.service.end_reasoning(handle);
   }
 
   // With the lock held.
@@ -118,6 +136,7 @@ class AnswerGroup : public std::enable_shared_from_this<AnswerGroup> {
   std::mutex mutex_;
   const std::unique_ptr<AnswerWriter> writer_;
   const Dialect dialect_;
+  const std::string id_;
   size_t n_open_;
   bool is_over_ = false;
   std::set<size_t> followed_;  // choices whose neighbours have been submitted
@@ -128,8 +147,9 @@ class AnswerGroup : public std::enable_shared_from_this<AnswerGroup> {
 }  // namespace
 
 void submit(const std::shared_ptr<Exchange>& exchange, ServerContext& context, std::vector<GenerationRequest> requests,
-            size_t n_per_prompt, std::unique_ptr<AnswerWriter> writer, Dialect dialect) {
-  std::make_shared<AnswerGroup>(exchange, context, std::move(requests), n_per_prompt, std::move(writer), dialect)
+            size_t n_per_prompt, std::unique_ptr<AnswerWriter> writer, Dialect dialect, std::string id) {
+  std::make_shared<AnswerGroup>(exchange, context, std::move(requests), n_per_prompt, std::move(writer), dialect,
+                                std::move(id))
       ->start();
 }
 

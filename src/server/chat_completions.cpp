@@ -168,6 +168,7 @@ Result<void> run(const std::shared_ptr<Exchange>& exchange, ServerContext& conte
   if (!stream) task.generation.return_progress = false;
   PreparedChat chat = TRY(prepare_chat(std::move(task), context));
   ChatHead head{.model = fields.text("model", context.model_name)};
+  chat.id = head.id;
   AnswerStream out(exchange, chat.headers);
   const size_t n = chat.requests.size();
   std::unique_ptr<ReplyWriter> writer;

@@ -124,7 +124,7 @@ Result<PreparedChat> prepare_chat(ChatTask task, const ServerContext& context) {
   const ChatPrompt prompt = TRY(make_chat_prompt(task, context));
   if (task.tool_use.choice == ToolChoice::named) task.tool_use.parallel = false;  // exactly this one call
   PreparedChat out{
-      .requests = {}, .tools = task.tool_use.tools, .format = context.reply_format, .headers = task.headers};
+      .id = {}, .requests = {}, .tools = task.tool_use.tools, .format = context.reply_format, .headers = task.headers};
   out.wants_calls = !out.tools.empty() && task.tool_use.choice != ToolChoice::none && out.format.calls.has_value();
   out.max_calls = task.tool_use.parallel ? std::numeric_limits<int>::max() : 1;
   if (!task.separate_reasoning) out.format.reasoning_start = out.format.reasoning_end = "";
@@ -133,9 +133,8 @@ Result<PreparedChat> prepare_chat(ChatTask task, const ServerContext& context) {
   request.kept_tokens = context.reply_tokens;
   request.prompt = prompt.tokens;
   request.boundaries = find_boundaries(task, prompt, context);
-  if (request.reasoning_budget >= 0)
-    request.reasoning_close =
-        context.tokenizer().encode(context.reply_format.reasoning_end, {.add_special = false, .parse_special = true});
+  request.reasoning_close =
+      context.tokenizer().encode(context.reply_format.reasoning_end, {.add_special = false, .parse_special = true});
   const std::vector<OutputGrammar> grammars = TRY(answer_grammars(task, out.format, context));
   for (const OutputGrammar& one : grammars)
     for (auto& header : note_headers(one.grammar.get())) out.headers.push_back(std::move(header));
@@ -151,7 +150,7 @@ void submit_chat(const std::shared_ptr<Exchange>& exchange, ServerContext& conte
     parsers.emplace_back(chat.format, chat.wants_calls, chat.max_calls, chat.tools);
   const size_t n = chat.requests.size();
   submit(exchange, context, std::move(chat.requests), n,
-         std::make_unique<ReplySplitter>(std::move(parsers), std::move(writer)), dialect);
+         std::make_unique<ReplySplitter>(std::move(parsers), std::move(writer)), dialect, std::move(chat.id));
 }
 
 void Reply::add(const std::vector<ReplyDelta>& deltas) {

@@ -39,6 +39,7 @@ struct ChatPrompt {
 Result<ChatPrompt> make_chat_prompt(const ChatTask& task, const ServerContext& context);
 
 struct PreparedChat {
+  std::string id;                           // of the answer, for RunningAnswers; set by the endpoint
   std::vector<GenerationRequest> requests;  // one per answer
   std::vector<Json> tools;
   ReplyFormat format;

@@ -32,6 +32,7 @@ Json model_meta(const ServerContext& context);
 
 void chat_completions(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
 void chat_input_tokens(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
+void chat_control(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
 void responses(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
 void responses_input_tokens(const std::shared_ptr<Exchange>& exchange, ServerContext& context);
 void messages(const std::shared_ptr<Exchange>& exchange, ServerContext& context);

@@ -174,6 +174,12 @@ constexpr auto kFields = std::to_array<FieldRow>({
     {"input_extra", kInfill, list, 0, 0, honoured, {}, "other files: objects of filename and text"},
     {"filename", kSlots, text, 0, 0, honoured, {}, "a plain name in the folder of --slot-save-path"},
 
+    {"reasoning_control", kAnyChat, any, 0, 0, ignored, {}, "the control endpoint reaches every answer"},
+
+    // --- control ---
+    {"id", kControl, text, 0, 0, honoured, {}, "of the answer"},
+    {"action", kControl, text, 0, 0, honoured, {}, "reasoning_end: the thought is closed as if its budget had run out"},
+
     // --- tokens ---
     {"content", kTokens, any, 0, 0, honoured, {}, "text to be tokenized"},
     {"tokens", kTokens, list, 0, 0, honoured, {}, "ids to be turned into text"},
@@ -187,7 +193,7 @@ std::string api_names(uint32_t apis) {
   constexpr std::pair<Api, std::string_view> kNames[] = {
       {kChat, "chat"},           {kCompletions, "completions"}, {kNative, "completion"},     {kInfill, "infill"},
       {kResponses, "responses"}, {kMessages, "messages"},       {kEmbeddings, "embeddings"}, {kRerank, "rerank"},
-      {kSlots, "slots"},         {kTokens, "tokenize"}};
+      {kSlots, "slots"},         {kTokens, "tokenize"},        {kControl, "control"}};
   if ((apis & kAnyGeneration) == kAnyGeneration) {
     const std::string others = api_names(apis & ~static_cast<uint32_t>(kAnyGeneration));
     return others.empty() ? "all that generate" : "all that generate, " + others;

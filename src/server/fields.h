@@ -26,6 +26,7 @@ enum Api : uint32_t {
   kRerank = 128,
   kInfill = 256,
   kSlots = 512,
+  kControl = 1024,
   kAnyChat = kChat | kResponses | kMessages,
   kAnyText = kCompletions | kNative | kInfill,
   kAnyGeneration = kAnyChat | kAnyText,

@@ -15,6 +15,7 @@ class MessagesWriter : public ReplyWriter {
         with_timings_(task.timings),
         object_(std::move(task.model), task.stream) {}
 
+  std::string id() const { return object_.json()["id"]; }
   bool progress(size_t, const PromptProgress& progress) override {
     if (object_.is_started())
       object_.ping();
@@ -63,6 +64,7 @@ Result<void> run(const std::shared_ptr<Exchange>& exchange, ServerContext& conte
   MessagesTask task = TRY(read_messages(fields, context));
   PreparedChat chat = TRY(prepare_chat(std::move(task.chat), context));
   auto writer = std::make_unique<MessagesWriter>(AnswerStream(exchange, chat.headers), std::move(task));
+  chat.id = writer->id();
   submit_chat(exchange, context, std::move(chat), std::move(writer), Dialect::anthropic);
   return {};
 }

@@ -51,6 +51,11 @@ Result<std::vector<std::string>> read_texts(const Json& content, const std::stri
 
 class MessagesReader {
  public:
+  Result<void> read_system(const Json& system) {
+    begin("system");
+    texts_ = TRY(read_texts(system, "system"));
+    return {};
+  }
   Result<void> read(const Json& message, const std::string& where) {
     const std::string role = text_member(message, "role");
     if (role != "user" && role != "assistant" && role != "system")
@@ -150,7 +155,7 @@ class MessagesReader {
 
 Result<std::vector<ChatMessage>> read_anthropic_messages(const Json* system, const Json& messages) {
   MessagesReader reader;
-  if (system) TRY(reader.read({{"role", "system"}, {"content", *system}}, "system"));
+  if (system) TRY(reader.read_system(*system));
   for (size_t i = 0; i < messages.size(); ++i) TRY(reader.read(messages[i], fmt::format("messages[{}]", i)));
   return reader.end();
 }

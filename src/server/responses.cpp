@@ -71,6 +71,7 @@ Result<void> run(const std::shared_ptr<Exchange>& exchange, ServerContext& conte
   const Fields fields = TRY(Fields::parse(exchange->request().body, kResponses));
   ResponsesTask task = TRY(read_responses(fields, context));
   PreparedChat chat = TRY(prepare_chat(std::move(task.chat), context));
+  chat.id = task.head["id"];
   auto writer = std::make_unique<ResponsesWriter>(AnswerStream(exchange, chat.headers), context, std::move(task));
   submit_chat(exchange, context, std::move(chat), std::move(writer), Dialect::openai);
   return {};

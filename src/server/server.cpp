@@ -67,9 +67,17 @@ Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<Session> session, 
   return server;
 }
 
+// What was said last still has to leave; connections end with their answers.
+void Server::wait_for_connections() const {
+  constexpr std::chrono::milliseconds kMost{500}, kPause{5};
+  const auto end = std::chrono::steady_clock::now() + kMost;
+  while (http_->n_connections() > 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(kPause);
+}
+
 bool Server::shut_down(double timeout_seconds) {
   http_->close_listener();
   const bool clean = service_->drain(timeout_seconds);
+  wait_for_connections();
   workers_->stop();
   file_workers_->stop();
   http_->stop();

@@ -24,6 +24,7 @@ class Server {
 
  private:
   Server() = default;
+  void wait_for_connections() const;
 
   // Destroyed in the opposite order: the service's sinks hold exchanges, which wake the sockets' thread, and post work.
   std::unique_ptr<HttpServer> http_;

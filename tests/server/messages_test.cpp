@@ -280,7 +280,7 @@ TEST(Messages, FailuresInTheStreamAreEvents) {
     body["max_tokens"] = 4000;
     const std::string text = body.dump();
     RawClient client(server.port());
-    client.send("POST " + std::string(path) + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: " +
+    client.send("POST " + std::string(path) + " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: " +
                 std::to_string(text.size()) + "\r\n\r\n" + text);
     client.read_until("delta");
     server.server().shut_down(0);
