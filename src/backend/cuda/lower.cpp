@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "backend/cuda/matvec/layout.h"
+#include "backend/cuda/matvec/matvec.h"
 #include "backend/cuda/ops/rows.h"
 #include "base/check.h"
 #include "base/round_up.h"
@@ -12,11 +14,14 @@ namespace tokamak::cuda {
 
 namespace {
 constexpr uint64_t kRegionAlignment = 256;
+constexpr size_t kSlots = 4;
 }  // namespace
 
 Lowering::Lowering(const ir::Graph& g, const ir::Plan& plan, const CudaWeights& w, CudaKv& cache,
                    const InputLayout& layout)
-    : graph(g), weights(w), kv(cache), inputs(layout), plan_(plan), arena_bytes_(plan.n_bytes) {}
+    : graph(g), weights(w), kv(cache), inputs(layout), plan_(plan), arena_bytes_(plan.n_bytes) {
+  reserve_slots();
+}
 
 Address Lowering::region(uint64_t n_bytes) {
   arena_bytes_ = round_up(arena_bytes_, kRegionAlignment);
@@ -35,7 +40,7 @@ Address Lowering::attention_partials(int64_t n_floats) {
   return partials_;
 }
 
-Result<Address> Lowering::constant(std::span<const double> values) {
+Result<Address> Lowering::constant(std::span<const std::byte> values) {
   Device& device = kv.device();
   DeviceBuffer buffer = TRY(device.allocate("constants", values.size_bytes()));
   TRY(check_cuda(
@@ -95,6 +100,77 @@ std::vector<OutputCopy> Lowering::make_outputs() {
   return out;
 }
 
+ir::ValueId Lowering::same_rows(ir::ValueId id) const {
+  const ir::ValueId owner = graph.storage_of(id);
+  const bool same = fuse::is_whole(graph, id, owner) && value(owner).shape.row_elems() == value(id).shape.row_elems();
+  return same ? owner : id;
+}
+
+void Lowering::reserve_slots() {
+  wants_q8_.assign(graph.values.size(), false);
+  int64_t largest = 0;
+  for (const ir::Node& node : graph.nodes) {
+    if (node.op != ir::Op::mul_mat && node.op != ir::Op::mul_mat_id) continue;
+    const DType dtype = value(node.inputs[0]).dtype;
+    if (!has_matvec(dtype) || activation_of(dtype) != ActivationForm::q8) continue;
+    wants_q8_[same_rows(node.inputs[1])] = true;
+    const Shape& x = value(node.inputs[1]).shape;
+    largest = std::max(largest, x.n_rows() * q8_column_bytes(x.row_elems()));
+  }
+  if (largest == 0) return;
+  for (size_t i = 0; i < kSlots; ++i) slots_.push_back({.address = region(static_cast<uint64_t>(largest))});
+}
+
+Address Lowering::new_slot(ir::ValueId x) {
+  Slot& slot = slots_[next_slot_];
+  next_slot_ = (next_slot_ + 1) % slots_.size();
+  slot.value = x;
+  return slot.address;
+}
+
+Address Lowering::quantized_by_producer(ir::ValueId x) { return wants_q8_[x] ? new_slot(x) : Address{}; }
+
+Address Lowering::quantized(ir::ValueId id) {
+  const ir::ValueId x = same_rows(id);
+  for (const Slot& slot : slots_)
+    if (slot.value == x) return slot.address;
+  const Address out = new_slot(x);
+  Rows from = rows(x);
+  const auto about = [&](StepReport& report, double bytes) {
+    report.what += " (input quantized)";
+    report.label = "quantize";
+    report.operations = 0;
+    report.bytes = bytes;
+  };
+  const double bytes = 5.25 * static_cast<double>(from.total());
+  if (from.stride_elems % 4 != 0 || from.address.offset % 16 != 0) {  // slices: moved to where 16-byte loads work
+    const Rows slice = from;
+    from.address = floats(from.total());
+    from.stride_elems = from.n;
+    StepReport& report = add("copy_rows", [slice, to = from.address](const RunContext& c) {
+      return launch_copy_rows({.x = c.at(slice.address),
+                               .y = c.at(to),
+                               .x_stride = slice.stride_elems,
+                               .y_stride = slice.n,
+                               .n_rows = slice.n_rows,
+                               .row_elems = slice.n},
+                              c.stream);
+    });
+    about(report, 8.0 * static_cast<double>(from.total()));
+  }
+  StepReport& report = add("quantize_q8", [from, out](const RunContext& c) {
+    return launch_quantize_q8({.x = c.at(from.address),
+                               .n_cols = from.n_rows,
+                               .k = from.n,
+                               .x_stride = from.stride_elems,
+                               .q8 = c.at<std::byte>(out),
+                               .overlap = overlaps(from.n_rows)},
+                              c.stream);
+  });
+  about(report, bytes);
+  return out;
+}
+
 StepReport Lowering::describe(std::string_view kernel, std::string_view note) const {
   StepReport report{
       .label = fuse::group_label(graph, *group_), .kernel = std::string(kernel), .note = std::string(note)};
@@ -125,12 +201,13 @@ const Row* find_row(std::initializer_list<std::span<const Row>> tables, Key Row:
 }
 
 const RuleLowering* rule_lowering(fuse::RuleId rule) {
-  return find_row(
-      {matmul_rule_lowerings(), row_rule_lowerings(), elementwise_rule_lowerings(), attention_rule_lowerings()},
-      &RuleLowering::rule, rule);
+  return find_row({matmul_rule_lowerings(), expert_rule_lowerings(), row_rule_lowerings(), elementwise_rule_lowerings(),
+                   attention_rule_lowerings()},
+                  &RuleLowering::rule, rule);
 }
 const OpLowering* op_lowering(ir::Op op) {
-  return find_row({matmul_lowerings(), row_lowerings(), elementwise_lowerings(), attention_lowerings()},
+  return find_row({matmul_lowerings(), expert_lowerings(), row_lowerings(), elementwise_lowerings(),
+                   routing_lowerings(), attention_lowerings()},
                   &OpLowering::op, op);
 }
 }  // namespace

@@ -25,6 +25,9 @@ struct Rows {
   int64_t total() const { return n_rows * n; }
 };
 
+// Kernels of few columns begin while the one before them still runs; with many there is nothing to gain.
+constexpr bool overlaps(int64_t n_cols) { return n_cols <= 8; }
+
 // What the steps of one graph are built from and into.
 class Lowering {
  public:
@@ -61,15 +64,12 @@ class Lowering {
     Address table;
   };
   std::vector<RopeUse> rope_tables;
-  // Inputs of products in the form of matvec/, made last; the oldest is overwritten.
-  struct Packed {
-    ir::ValueId value = ir::kNone;
-    Address address;
-  };
-  std::vector<Packed> packed;
-  size_t next_packed = 0;
+  // x quantized for matvec/: columns of q8. Adds the step that does it unless that is still at hand.
+  Address quantized(ir::ValueId x);
+  // Where a kernel that makes x may leave it quantized too; none when no product wants it.
+  Address quantized_by_producer(ir::ValueId x);
   // Constants that no weight holds. Valid as long as the program.
-  Result<Address> constant(std::span<const double> values);
+  Result<Address> constant(std::span<const std::byte> bytes);
   std::vector<DeviceBuffer> take_constants() { return std::move(constants_); }
 
   // Adds a step whose report describes the nodes of the current group.
@@ -80,11 +80,22 @@ class Lowering {
   }
 
  private:
+  struct Slot {  // a quantized input; the oldest is overwritten when a new one is needed
+    ir::ValueId value = ir::kNone;
+    Address address;
+  };
   StepReport describe(std::string_view kernel, std::string_view note) const;
+  // The value that `id` shows, when the rows are the same.
+  ir::ValueId same_rows(ir::ValueId id) const;
+  Address new_slot(ir::ValueId x);
+  void reserve_slots();
 
   const ir::Plan& plan_;
   std::vector<Step> steps_;
   std::vector<DeviceBuffer> constants_;
+  std::vector<Slot> slots_;
+  size_t next_slot_ = 0;
+  std::vector<bool> wants_q8_;  // by value: an input of a product with quantized weights
   Address partials_;
   uint64_t partial_bytes_ = 0, arena_bytes_ = 0;
   const ir::Group* group_ = nullptr;  // being lowered
@@ -112,10 +123,13 @@ struct RuleLowering {
 // The tables, by file.
 std::span<const OpLowering> matmul_lowerings();
 std::span<const RuleLowering> matmul_rule_lowerings();
+std::span<const OpLowering> expert_lowerings();
+std::span<const RuleLowering> expert_rule_lowerings();
 std::span<const OpLowering> row_lowerings();
 std::span<const RuleLowering> row_rule_lowerings();
 std::span<const OpLowering> elementwise_lowerings();
 std::span<const RuleLowering> elementwise_rule_lowerings();
+std::span<const OpLowering> routing_lowerings();
 std::span<const OpLowering> attention_lowerings();
 std::span<const RuleLowering> attention_rule_lowerings();
 

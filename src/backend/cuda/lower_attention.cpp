@@ -33,7 +33,8 @@ Result<Address> rope_table(Lowering& l, const ir::Node& rope) {
   std::span<const float> factor_values;
   if (factors != ir::kNone) factor_values = l.weights.at(l.value(factors).name).host_values;
   const std::vector<double> frequencies = rope_frequencies(frequency_params(rope.attrs), factor_values);
-  const Address constants = TRY(l.constant(frequencies)), positions = l.indices(rope.inputs[1]);
+  const Address constants = TRY(l.constant(std::as_bytes(std::span(frequencies)))),
+                positions = l.indices(rope.inputs[1]);
   const RopeTableArgs args{.attn_factor = rope.attrs.number(Attr::attn_factor),
                            .neox = is_neox(rope),
                            .n_rot = rope.attrs.integer(Attr::n_rot),

@@ -1,11 +1,110 @@
 // MUL_MAT and its epilogues: post-scale, bias or residual, gate and up with GLU.
-#include "backend/cuda/lower.h"
-#include "backend/cuda/ops/matmul.h"
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "backend/cuda/lower_matmul.h"
+#include "backend/cuda/matvec/layout.h"
+#include "backend/cuda/matvec/matvec.h"
 #include "base/check.h"
 
 namespace tokamak::cuda {
 
 using ir::Attr;
+
+cudaError_t Product::launch_rows(const RunContext& c) const {
+  MatmulArgs a = args;
+  a.weights = c.at<std::byte>(weights);
+  a.up = c.at<std::byte>(up);
+  a.x = c.at(x);
+  a.y = c.at(y);
+  a.scale = c.at(scale);
+  a.up_scale = c.at(up_scale);
+  a.bias = c.at(bias);
+  a.up_bias = c.at(up_bias);
+  a.residual = c.at(residual);
+  return launch_matmul(a, c.stream);
+}
+
+cudaError_t Product::launch_packed(const RunContext& c) const {
+  return launch_matvec({.dtype = dtype,
+                        .weights = c.at<std::byte>(weights),
+                        .up = c.at<std::byte>(up),
+                        .n_rows = args.n_rows,
+                        .k = args.k,
+                        .n_cols = static_cast<int>(args.n_cols),
+                        .x = c.at<std::byte>(x),
+                        .x_stride = args.x_stride,
+                        .y = c.at(y),
+                        .y_stride = args.y_stride,
+                        .scale = c.at(scale),
+                        .up_scale = c.at(up_scale),
+                        .bias = c.at(bias),
+                        .up_bias = c.at(up_bias),
+                        .residual = c.at(residual),
+                        .residual_stride = args.residual_stride,
+                        .glu = args.glu,
+                        .alpha = args.alpha,
+                        .limit = args.limit,
+                        .ids = c.at<int32_t>(ids),
+                        .n_used = static_cast<int>(n_used),
+                        .ids_stride = ids_stride,
+                        .x_per_token = x_per_token,
+                        .overlap = overlaps(args.n_cols),
+                        .ids_are_settled = ids_are_settled},
+                       c.stream);
+}
+
+namespace {
+RowType row_type(DType dtype) {
+  return dtype == DType::f16 ? RowType::f16 : dtype == DType::bf16 ? RowType::bf16 : RowType::f32;
+}
+
+std::string_view kernel_of(const CudaWeight& weight) {
+  return weight.packed ? find_matvec_layout(weight.dtype)->kernel : "matmul_f32";
+}
+std::string_view note_of(const CudaWeight& weight) {
+  return weight.packed ? "" : "no kernel for this type: decoded to f32 at load";
+}
+}  // namespace
+
+const CudaWeight& weight_of(const Lowering& l, const ir::Node& product) {
+  return l.weights.at(l.value(product.inputs[0]).name);
+}
+Product product_of(Lowering& l, const ir::Node& node, ir::ValueId result) {
+  const CudaWeight& weight = weight_of(l, node);
+  const bool quantized = weight.packed && activation_of(weight.dtype) == ActivationForm::q8;
+  const Rows y = l.rows(result);
+  Product out{.dtype = weight.dtype,
+              .is_packed = weight.packed != nullptr,
+              .args = {.type = row_type(weight.row_dtype),
+                       .n_rows = weight.shape[-2],
+                       .n_cols = y.n_rows,
+                       .k = weight.shape.row_elems(),
+                       .y_stride = y.stride_elems},
+              .weights = kernel_form(weight),
+              .y = y.address};
+  if (quantized) {
+    out.x = l.quantized(node.inputs[1]);
+  } else {
+    const Rows x = l.rows(node.inputs[1]);
+    out.x = x.address;
+    out.args.x_stride = x.stride_elems;
+  }
+  return out;
+}
+
+void add_product(Lowering& l, const ir::Node& node, const Product& product) {
+  const CudaWeight& weight = weight_of(l, node);
+  l.add(
+      kernel_of(weight), [product](const RunContext& c) { return product.launch(c); }, note_of(weight));
+}
+
+void set_glu(Product& product, const ir::Node& glu) {
+  product.args.glu = static_cast<int>(glu.attrs.integer(Attr::glu));
+  product.args.alpha = static_cast<float>(glu.attrs.number(Attr::alpha));
+  product.args.limit = static_cast<float>(glu.attrs.number(Attr::limit));
+}
 
 namespace {
 
@@ -14,91 +113,30 @@ struct Lane {
   ir::NodeId product = ir::kNone, scale = ir::kNone, bias = ir::kNone;
 };
 
-// Where the arguments of one product come from.
-struct Product {
-  MatmulArgs args;  // shapes and constants
-  Address weights, up, x, y, scale, up_scale, bias, up_bias, residual;
-
-  cudaError_t launch(const RunContext& c) const {
-    MatmulArgs a = args;
-    a.weights = c.at<std::byte>(weights);
-    a.up = c.at<std::byte>(up);
-    a.x = c.at(x);
-    a.y = c.at(y);
-    a.scale = c.at(scale);
-    a.up_scale = c.at(up_scale);
-    a.bias = c.at(bias);
-    a.up_bias = c.at(up_bias);
-    a.residual = c.at(residual);
-    return launch_matmul(a, c.stream);
-  }
-};
-
-RowType row_type(DType dtype) {
-  return dtype == DType::f16 ? RowType::f16 : dtype == DType::bf16 ? RowType::bf16 : RowType::f32;
-}
-
-const CudaWeight& weight_of(const Lowering& l, const ir::Node& product) {
-  return l.weights.at(l.value(product.inputs[0]).name);
-}
-
-std::string_view note_of(const CudaWeight& weight) {
-  return weight.dtype == weight.row_dtype ? "plain kernel over rows"
-                                          : "no kernel for this type: decoded to f32 at load";
-}
-
-// The product `node` writing `result`, without epilogue.
-Product product_of(const Lowering& l, const ir::Node& node, ir::ValueId result) {
+// One matrix per head: x and y are [n, n_head, ...]. As experts of which every token uses all, in order.
+Result<void> add_head_products(Lowering& l, const ir::Node& node) {
   const CudaWeight& weight = weight_of(l, node);
-  const Rows x = l.rows(node.inputs[1]), y = l.rows(result);
-  return {.args = {.type = row_type(weight.row_dtype),
-                   .n_rows = weight.shape.n_rows(),
-                   .n_cols = y.n_rows,
-                   .k = weight.shape.row_elems(),
-                   .x_stride = x.stride_elems,
-                   .y_stride = y.stride_elems},
-          .weights = Address::of(weight.rows),
-          .x = x.address,
-          .y = y.address};
-}
-
-void add_product(Lowering& l, const ir::Node& node, const Product& product) {
-  l.add(
-      "matmul_f32", [product](const RunContext& c) { return product.launch(c); }, note_of(weight_of(l, node)));
-}
-
-// One matrix per head: x and y are [n, n_head, ...].
-void add_head_products(Lowering& l, const ir::Node& node) {
-  const CudaWeight& weight = weight_of(l, node);
-  const int64_t n_head = weight.shape[0];
+  if (!weight.packed)
+    return Error{
+        .code = ErrorCode::unsupported,
+        .what = fmt::format("the cuda backend has no kernel for stacks of {} matrices", dtype_name(weight.dtype)),
+        .where = node.name,
+        .hint = "use --backend cpu"};
   Product product = product_of(l, node, node.output);
-  const int64_t x_head = product.args.x_stride, y_head = product.args.y_stride;
-  product.args.n_rows = weight.shape[1];
-  product.args.n_cols /= n_head;
-  product.args.x_stride *= n_head;
-  product.args.y_stride *= n_head;
-  const uint64_t matrix_bytes = dtype_bytes(weight.row_dtype, static_cast<uint64_t>(weight.shape[1] * weight.shape[2]));
-  l.add(
-      "matmul_f32",
-      [=](const RunContext& c) {
-        for (int64_t h = 0; h < n_head; ++h) {
-          Product head = product;
-          head.weights.offset += static_cast<uint64_t>(h) * matrix_bytes;
-          head.x.offset += static_cast<uint64_t>(h * x_head) * sizeof(float);
-          head.y.offset += static_cast<uint64_t>(h * y_head) * sizeof(float);
-          if (const cudaError_t status = head.launch(c); status != cudaSuccess) return status;
-        }
-        return cudaSuccess;
-      },
-      note_of(weight));
+  std::vector<int32_t> heads(static_cast<size_t>(weight.shape[0]));
+  std::iota(heads.begin(), heads.end(), 0);
+  product.ids = TRY(l.constant(std::as_bytes(std::span(heads))));
+  product.n_used = weight.shape[0];
+  product.x_per_token = false;
+  product.ids_are_settled = true;
+  add_product(l, node, product);
+  return {};
 }
 
 Result<void> lower_mul_mat(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
-  if (l.value(node.inputs[0]).shape.rank() == 3)
-    add_head_products(l, node);
-  else
-    add_product(l, node, product_of(l, node, node.output));
+  if (l.value(node.inputs[0]).shape.rank() == 3) return add_head_products(l, node);
+  add_product(l, node, product_of(l, node, node.output));
   return {};
 }
 
@@ -171,14 +209,12 @@ Result<void> lower_mul_mat_glu(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(gate.product);
   const ir::Node& glu = l.graph.node(nodes[6]);
   Product product = product_of(l, node, glu.output);
-  product.up = Address::of(weight_of(l, l.graph.node(up.product)).rows);
+  product.up = kernel_form(weight_of(l, l.graph.node(up.product)));
   product.scale = scale_of(l, gate);
   product.up_scale = scale_of(l, up);
   product.bias = bias_of(l, gate);
   product.up_bias = bias_of(l, up);
-  product.args.glu = static_cast<int>(glu.attrs.integer(Attr::glu));
-  product.args.alpha = static_cast<float>(glu.attrs.number(Attr::alpha));
-  product.args.limit = static_cast<float>(glu.attrs.number(Attr::limit));
+  set_glu(product, glu);
   add_product(l, node, product);
   return {};
 }

@@ -1,11 +1,32 @@
 // Norms, GET_ROWS, softmax and sums, and their fusions.
 #include "backend/cuda/lower.h"
+#include "backend/cuda/matvec/matvec.h"
 #include "backend/cuda/ops/rows.h"
 
 namespace tokamak::cuda {
 
 namespace {
 using ir::Attr;
+
+// 16-byte loads work on every row.
+bool is_aligned(const Rows& x) { return x.stride_elems % 4 == 0 && x.n % 4 == 0 && x.address.offset % 16 == 0; }
+
+// RMS_NORM+MUL in front of products with quantized weights: the kernel leaves its result quantized too.
+void add_quantizing_norm(Lowering& l, const NormArgs& args, const Rows& x, const Rows& weight, const Rows& y,
+                         const Address& q8) {
+  l.add("rms_norm_q8", [=](const RunContext& c) {
+    return launch_rms_norm_q8({.x = c.at(x.address),
+                               .weight = c.at(weight.address),
+                               .n_cols = x.n_rows,
+                               .k = x.n,
+                               .x_stride = x.stride_elems,
+                               .eps = args.eps,
+                               .norm = c.at(y.address),
+                               .q8 = c.at<std::byte>(q8),
+                               .overlap = overlaps(x.n_rows)},
+                              c.stream);
+  });
+}
 
 // RMS_NORM, NORM, L2_NORM, with MUL and ADD behind; each node's first operand is its predecessor.
 Result<void> lower_norm(Lowering& l, Nodes nodes) {
@@ -29,6 +50,12 @@ Result<void> lower_norm(Lowering& l, Nodes nodes) {
     addend = l.rows(l.graph.node(nodes[2]).inputs[1]);
     args.addend_stride = addend.stride_elems;
     args.n_addend_rows = addend.n_rows;
+  }
+  if (nodes.size() == 2 && norm.op == ir::Op::rms_norm && weight.n_rows == 1 && is_aligned(x) && is_aligned(weight)) {
+    if (const Address q8 = l.quantized_by_producer(l.graph.node(nodes[1]).output)) {
+      add_quantizing_norm(l, args, x, weight, y, q8);
+      return {};
+    }
   }
   l.add("norm_f32", [=](const RunContext& c) {
     NormArgs a = args;

@@ -43,7 +43,6 @@ InputLayout::InputLayout(const ir::Graph& graph) {
     at += round_up(int_bytes(n), uint64_t{16});
     return here;
   };
-  std::array<int64_t, static_cast<size_t>(ir::InputRole::count_)> sizes = {};
   for (const ir::Value& value : graph.values)
     if (value.kind == ir::ValueKind::input) sizes[static_cast<size_t>(value.input_role)] = value.shape.n_elements();
   n_tokens = *std::ranges::max_element(sizes);
@@ -58,13 +57,16 @@ int64_t InputLayout::fill(const StepInputs& inputs, std::byte* out) const {
     if (!from.empty()) std::memcpy(out + offset, from.data(), from.size_bytes());
   };
   for (size_t role = 0; role < roles.size(); ++role) {
-    const uint64_t end = role + 1 < roles.size() ? roles[role + 1] : page_begin;
-    if (roles[role] < end) copy(roles[role], input_of(inputs, static_cast<ir::InputRole>(role)));
+    if (sizes[role] == 0) continue;
+    const std::span<const int32_t> from = input_of(inputs, static_cast<ir::InputRole>(role));
+    CHECK(static_cast<int64_t>(from.size()) == sizes[role], ir::kInputRoles[role], from.size());
+    copy(roles[role], from);
   }
   auto* begins = reinterpret_cast<int32_t*>(out + page_begin);
   auto* keys = reinterpret_cast<int32_t*>(out + n_keys);
+  const auto n_seqs = std::min(inputs.sequences.size(), static_cast<size_t>(n_tokens));  // fewer where none is read
   int32_t n_pages = 0;
-  for (size_t s = 0; s < inputs.sequences.size() && s < static_cast<size_t>(n_tokens); ++s) {
+  for (size_t s = 0; s < n_seqs; ++s) {
     begins[s] = n_pages;
     keys[s] = 0;
     copy(pages + int_bytes(n_pages), inputs.sequences[s].pages);
@@ -72,9 +74,9 @@ int64_t InputLayout::fill(const StepInputs& inputs, std::byte* out) const {
   }
   int32_t longest = 1;
   for (size_t t = 0; t < inputs.positions.size(); ++t) {
-    int32_t& n = keys[inputs.seq_ids[t]];
-    n = std::max(n, inputs.positions[t] + 1);
-    longest = std::max(longest, n);
+    const auto seq = static_cast<size_t>(inputs.seq_ids[t]);
+    longest = std::max(longest, inputs.positions[t] + 1);
+    if (seq < n_seqs) keys[seq] = std::max(keys[seq], inputs.positions[t] + 1);
   }
   return div_round_up(int64_t{longest}, kKeyChunk);
 }

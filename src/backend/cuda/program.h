@@ -49,6 +49,7 @@ struct Step {
 // The inputs of a step in one block of memory: arrays of int32 by role, then the sequences' pages.
 struct InputLayout {
   std::array<uint64_t, static_cast<size_t>(ir::InputRole::count_)> roles = {};  // bytes
+  std::array<int64_t, static_cast<size_t>(ir::InputRole::count_)> sizes = {};   // elements; 0: the graph reads none
   uint64_t page_begin = 0, n_keys = 0, pages = 0;  // bytes: [n_seqs] each; all pages, sequence after sequence
   int64_t n_tokens = 0;
 

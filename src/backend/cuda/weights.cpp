@@ -18,9 +18,6 @@ int64_t matrix_rows(const Shape& shape) { return shape.n_rows() / n_matrices(sha
 bool is_plain(DType dtype) { return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16; }
 // Quantized rows are decoded.
 DType row_dtype(DType dtype) { return is_plain(dtype) ? dtype : DType::f32; }
-bool is_packed(const WeightSource& source) {
-  return has_matvec(source.dtype, matrix_rows(source.shape), source.shape.row_elems());
-}
 uint64_t packed_size(const WeightSource& source) {
   return packed_bytes(source.dtype, n_matrices(source.shape), matrix_rows(source.shape), source.shape.row_elems());
 }
@@ -59,7 +56,7 @@ std::map<std::string, CudaWeights::Use, std::less<>> CudaWeights::uses_of(const 
 CudaWeights::Sizes CudaWeights::sizes_of(const WeightSource& source, const Use& use) {
   Sizes out;
   const auto n = static_cast<uint64_t>(source.shape.n_elements());
-  const bool packed = use.matmul && is_packed(source);
+  const bool packed = use.matmul && has_matvec(source.dtype);
   if (packed) out.packed = aligned(packed_size(source));
   if (use.rows || (use.matmul && !packed)) out.rows = aligned(dtype_bytes(row_dtype(source.dtype), n));
   if (use.values) out.values = aligned(n * sizeof(float));
@@ -72,8 +69,11 @@ Result<void> CudaWeights::upload(const WeightSource& source, const Use& use, Cud
   if (sizes.packed > 0) {
     weight.packed = at;
     std::vector<std::byte> packed(packed_size(source));
-    pack_matrices(source.dtype, source.data.data(), n_matrices(source.shape), matrix_rows(source.shape),
-                  source.shape.row_elems(), packed.data());
+    pack_matrices(source.dtype, {.rows = source.data.data(),
+                                 .n_matrices = n_matrices(source.shape),
+                                 .n_rows = matrix_rows(source.shape),
+                                 .k = source.shape.row_elems(),
+                                 .out = packed.data()});
     TRY(copy_up(at, packed.data(), packed.size(), device));
     at += sizes.packed;
   }

@@ -1,0 +1,36 @@
+// What the lowerings of products share.
+#pragma once
+
+#include "backend/cuda/lower.h"
+#include "backend/cuda/ops/matmul.h"
+
+namespace tokamak::cuda {
+
+// Where the arguments of one product come from. Weights with a layout of matvec/ go there, others are rows.
+struct Product {
+  DType dtype = DType::f32;
+  bool is_packed = false;
+  MatmulArgs args;  // shapes and constants
+  Address weights, up, x, y, scale, up_scale, bias, up_bias, residual;
+  Address ids;  // of stacks of matrices: int32 [n_cols / n_used, n_used]
+  int64_t n_used = 1, ids_stride = 0;
+  bool x_per_token = true, ids_are_settled = false;
+
+  cudaError_t launch(const RunContext& c) const { return is_packed ? launch_packed(c) : launch_rows(c); }
+
+ private:
+  cudaError_t launch_rows(const RunContext& c) const;
+  cudaError_t launch_packed(const RunContext& c) const;
+};
+
+const CudaWeight& weight_of(const Lowering& lowering, const ir::Node& product);
+// What the kernels of MUL_MAT read.
+inline Address kernel_form(const CudaWeight& weight) {
+  return Address::of(weight.packed ? weight.packed : weight.rows);
+}
+// The product `node` writing `result`, without epilogue; adds the step that quantizes its input where it needs that.
+Product product_of(Lowering& lowering, const ir::Node& node, ir::ValueId result);
+void set_glu(Product& product, const ir::Node& glu);
+void add_product(Lowering& lowering, const ir::Node& node, const Product& product);
+
+}  // namespace tokamak::cuda

@@ -1,0 +1,34 @@
+// The op check on a GPU: everything that the backend has a kernel for. All cases: `tokamak check-ops test`.
+#include "check/check.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "backend/cuda/backend.h"
+#include "backend/reference/backend.h"
+#include "check/recipes.h"
+
+namespace tokamak::check {
+namespace {
+
+void check_cuda_cases(size_t every) {
+  const auto backend = make_cuda_backend();
+  if (!backend) GTEST_SKIP() << backend.error().message();
+  const auto reference = make_reference_backend();
+  const std::vector<Recipe> recipes = all_recipes();
+  std::map<std::string, int> counts;
+  for (size_t i = 0; i < recipes.size(); i += every) {
+    const CaseReport report = check_case(recipes[i], 1, **backend, *reference, {.max_code = 127});
+    EXPECT_NE(report.verdict, Verdict::failed) << report.name << ": " << report.why;
+    ++counts[std::string(kVerdicts[static_cast<size_t>(report.verdict)])];
+  }
+  for (const auto& [verdict, n] : counts) std::printf("%s: %d\n", verdict.c_str(), n);
+}
+
+TEST(CudaCheck, SomeCases) { check_cuda_cases(29); }
+TEST(CudaCheck, DISABLED_ManyCases) { check_cuda_cases(7); }
+
+}  // namespace
+}  // namespace tokamak::check
