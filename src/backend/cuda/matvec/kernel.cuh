@@ -1,0 +1,319 @@
+// The mat-vec kernel, one for every type. y[c][row] = sum over k of W[row][k] * x[c][k], then the epilogue.
+//
+// A warp owns a slice (32 units) of a row block and walks down row blocks; lane u holds the activations of unit u. One
+// row block's codes are in flight while the one before is used. Rows of a block are summed over the lanes together,
+// partial sums go to shared memory, and after one barrier a thread per row adds the slices in ascending order and runs
+// the epilogue. The order of additions depends on the type and k only: not on the number of columns, the grid or the
+// device. A GLU walks over blocks of gate and up alternately. No atomics.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "backend/cuda/matvec/activations.h"
+#include "backend/cuda/matvec/epilogue.cuh"
+#include "backend/cuda/matvec/geometry.h"
+#include "backend/cuda/matvec/params.h"
+#include "backend/cuda/matvec/types_plain.h"
+
+namespace tokamak::cuda {
+
+// What the launch adds to the parameters. A CTA is n_groups groups of n_slice_warps warps; a group has up to
+// blocks_per_group row blocks.
+struct Split {
+  Geometry g;
+  int n_slice_warps, n_groups, blocks_per_group;
+};
+
+__device__ inline void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ inline void allow_next_kernel() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+template <class P>
+__device__ inline typename P::Acts load_acts(const MatvecParams& p, int64_t col, int unit) {
+  const auto* column = static_cast<const uint8_t*>(p.x) + col * p.x_stride_bytes;
+  if constexpr (P::kQuantized) {
+    const auto* codes = reinterpret_cast<const uint4*>(column + 32 * unit);
+    const uint4 a = codes[0], b = codes[1];
+    const uint2 group = *reinterpret_cast<const uint2*>(column + p.k + 8 * unit);
+    return make_acts<P>({{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}}, __uint_as_float(group.x),
+                        static_cast<int16_t>(group.y & 0xFFFF), static_cast<int16_t>(group.y >> 16));
+  } else {
+    ActsF32 acts;
+    const auto* x = reinterpret_cast<const float*>(column) + 16 * unit;
+    const bool whole = (p.k | p.x_stride_bytes / 4) % 16 == 0 && reinterpret_cast<uintptr_t>(p.x) % 16 == 0;
+    if (whole) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float4 v = reinterpret_cast<const float4*>(x)[i];
+        acts.x[4 * i] = v.x, acts.x[4 * i + 1] = v.y, acts.x[4 * i + 2] = v.z, acts.x[4 * i + 3] = v.w;
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < 16; ++i) acts.x[i] = 16 * unit + i < p.k ? x[i] : 0.0f;
+    }
+    return acts;
+  }
+}
+template <class P>
+__device__ inline typename P::Acts zero_acts() {
+  typename P::Acts acts;
+  if constexpr (P::kQuantized)
+    acts = make_acts<P>({}, 0.0f, 0, 0);
+  else
+    for (float& x : acts.x) x = 0.0f;
+  return acts;
+}
+
+// v[n] of every lane -> the sum over lanes of v[row] in v[0], row = row_of_lane. Lanes are added in one order
+// (distances 16, 8, 4, 2, 1) for every row and n.
+template <int n>
+__device__ inline void reduce_rows(float (&v)[n], int lane) {
+  int distance = 16;
+#pragma unroll
+  for (int m = n; m > 1; m /= 2, distance /= 2) {
+    const bool upper = lane & distance;
+#pragma unroll
+    for (int i = 0; i < m / 2; ++i) {
+      const float sent = upper ? v[i] : v[i + m / 2], kept = upper ? v[i + m / 2] : v[i];
+      v[i] = kept + __shfl_xor_sync(0xFFFFFFFF, sent, distance);
+    }
+  }
+#pragma unroll
+  for (int d = 16 / n; d > 0; d /= 2) v[0] += __shfl_xor_sync(0xFFFFFFFF, v[0], d);
+}
+template <int n>
+__device__ inline int row_of_lane(int lane) {
+  return lane / (32 / n);
+}
+
+// The number of units of a slice: known to the compiler for whole slices.
+template <int n>
+struct UnitCount {
+  static constexpr bool kWhole = true;
+  __device__ constexpr operator int() const { return n; }
+};
+struct PartialUnits {
+  static constexpr bool kWhole = false;
+  int n;
+  __device__ operator int() const { return n; }
+};
+
+// A warp's part of one slice. Tile t + 1 lies `step` behind tile t, where step alternates between first_step (to the up
+// matrix, or to the next row block) and two_steps - first_step.
+struct SliceWalk {
+  const uint8_t* first_tile;
+  int64_t first_step, two_steps;
+  int n_tiles, n_cols, first_unit;
+  int64_t x_col;
+  float* part;  // sums of the rows of each tile and column
+};
+
+template <class P, bool kColumns, class Units>
+__device__ inline void walk_slice(const MatvecParams& p, const SliceWalk& w, Units n_units, Lookup lookup, int lane,
+                                  bool& waited) {
+  Unit unit = make_unit<P>(w.first_tile, Units::kWhole || lane < n_units ? lane : n_units - 1, n_units);
+  typename P::Codes codes[P::kRows];
+  typename P::Scales scales;
+  if (w.n_tiles > 0) {
+#pragma unroll
+    for (int r = 0; r < P::kRows; ++r) codes[r] = P::load_codes(unit, r);
+    scales = P::load_scales(unit);
+  }
+  if (!waited) wait_for_previous_kernel(), waited = true;
+  typename P::Acts acts = zero_acts<P>();
+  if (!kColumns && lane < n_units) acts = load_acts<P>(p, w.x_col, w.first_unit + lane);
+
+  int64_t step = w.first_step;
+  float* out = w.part;
+  for (int left = w.n_tiles - 1; left >= 0; --left, out += P::kRows * w.n_cols) {
+    const bool more = left > 0;
+    unit.place += step;
+    step = w.two_steps - step;
+    const typename P::Scales now = scales;
+    if (more) scales = P::load_scales(unit);
+    if constexpr (!kColumns) {
+      float v[P::kRows];
+#pragma unroll
+      for (int r = 0; r < P::kRows; ++r) {
+        const typename P::Codes row = codes[r];
+        if (more) codes[r] = P::load_codes(unit, r);
+        v[r] = dot_once<P>(row, now, r, lookup, acts);
+      }
+      reduce_rows(v, lane);
+      if (lane % (32 / P::kRows) == 0) out[row_of_lane<P::kRows>(lane)] = v[0];
+    } else {
+      constexpr int kChunk = P::kRows < 4 ? P::kRows : 4;
+#pragma unroll
+      for (int first = 0; first < P::kRows; first += kChunk) {
+        typename P::Decoded rows[kChunk];
+#pragma unroll
+        for (int r = 0; r < kChunk; ++r) {
+          rows[r] = decode_unit<P>(codes[first + r], now, first + r, lookup);
+          if (more) codes[first + r] = P::load_codes(unit, first + r);
+        }
+#pragma unroll 1
+        for (int c = 0; c < w.n_cols; ++c) {
+          typename P::Acts column = zero_acts<P>();
+          if (lane < n_units) column = load_acts<P>(p, c, w.first_unit + lane);
+          float v[kChunk];
+#pragma unroll
+          for (int r = 0; r < kChunk; ++r) v[r] = dot_of<P>(rows[r], column);
+          reduce_rows(v, lane);
+          if (lane % (32 / kChunk) == 0) out[c * P::kRows + first + row_of_lane<kChunk>(lane)] = v[0];
+        }
+      }
+    }
+  }
+}
+
+// kColumns: activations of one column stay in registers; of several they are read again for every row block, which
+// is decoded once.
+template <class P, bool kColumns>
+__global__ void __launch_bounds__(512) __maxnreg__(kColumns ? 128 : P::kRegisters)
+    matvec_kernel(const __grid_constant__ MatvecParams p, const __grid_constant__ Split s) {
+  extern __shared__ uint4 shared[];
+  auto* table = reinterpret_cast<uint32_t*>(shared);
+  auto* part = reinterpret_cast<float*>(shared) + P::kTableBytes / 4;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int slice_warp = warp % s.n_slice_warps, group = warp / s.n_slice_warps;
+  const int64_t first_block = (static_cast<int64_t>(blockIdx.x) * s.n_groups + group) * s.blocks_per_group;
+  const int64_t blocks_left = s.g.n_row_blocks - first_block;
+  const int n_tiles =
+      static_cast<int>(blocks_left < s.blocks_per_group ? (blocks_left < 0 ? 0 : blocks_left) : s.blocks_per_group) *
+      p.n_lanes;
+  const int cta_tiles = s.n_groups * s.blocks_per_group * p.n_lanes;
+  const int n_cols = kColumns ? p.n_cols : 1;
+  const int64_t first_col = kColumns ? 0 : blockIdx.y;
+
+  allow_next_kernel();
+  if constexpr (P::kTableBytes > 0) {
+    for (int i = threadIdx.x; i < P::kTableBytes / 16; i += blockDim.x)
+      shared[i] = reinterpret_cast<const uint4*>(p.lanes[0].weights)[i];
+    __syncthreads();
+  }
+  int64_t expert = 0, x_col = first_col;
+  bool waited = false;
+  if (!kColumns && p.ids) {
+    if (!p.ids_are_settled) wait_for_previous_kernel(), waited = true;
+    const int64_t token = first_col / p.n_used;
+    expert = p.ids[token * p.ids_stride + first_col % p.n_used];
+    if (p.x_per_token) x_col = token;
+  }
+  const int64_t to_up = p.n_lanes == 2 ? p.lanes[1].weights - p.lanes[0].weights : s.g.row_block_bytes;
+  const uint8_t* first_tile =
+      p.lanes[0].weights + P::kTableBytes + expert * s.g.matrix_bytes + first_block * s.g.row_block_bytes;
+
+  const Lookup lookup{table, threadIdx.x * p.zero};
+  for (int slice = slice_warp; slice < s.g.n_slices; slice += s.n_slice_warps) {
+    const SliceWalk w{first_tile + slice * s.g.tile_bytes,
+                      to_up,
+                      p.n_lanes == 2 ? s.g.row_block_bytes : 2 * s.g.row_block_bytes,
+                      n_tiles,
+                      n_cols,
+                      slice * kSliceUnits,
+                      x_col,
+                      part + (static_cast<int64_t>(slice) * cta_tiles + group * (s.blocks_per_group * p.n_lanes)) *
+                                 P::kRows * n_cols};
+    if (slice + 1 < s.g.n_slices || s.g.last_units == kSliceUnits)
+      walk_slice<P, kColumns>(p, w, UnitCount<kSliceUnits>{}, lookup, lane, waited);
+    else
+      walk_slice<P, kColumns>(p, w, PartialUnits{s.g.last_units}, lookup, lane, waited);
+  }
+  __syncthreads();
+  if (!waited) wait_for_previous_kernel();
+
+  // A thread per row and column; the fastest index is the row.
+  const int cta_rows = s.n_groups * s.blocks_per_group * P::kRows;
+  const int64_t cta_first_row = static_cast<int64_t>(blockIdx.x) * cta_rows;
+  for (int i = threadIdx.x; i < cta_rows * n_cols; i += blockDim.x) {
+    const int r = i % cta_rows, c = i / cta_rows;
+    const int64_t row = cta_first_row + r;
+    if (row >= p.n_rows) continue;
+    const int block = r / P::kRows, group_of = block / s.blocks_per_group, in_group = block % s.blocks_per_group;
+    float value[2] = {0.0f, 0.0f};
+#pragma unroll
+    for (int l = 0; l < 2; ++l) {
+      if (l >= p.n_lanes) break;
+      const int tile = (group_of * s.blocks_per_group + in_group) * p.n_lanes + l;
+      const float* sums = part + (tile * n_cols + c) * P::kRows + r % P::kRows;
+      float sum = sums[0];
+      for (int slice = 1; slice < s.g.n_slices; ++slice)
+        sum += sums[static_cast<int64_t>(slice) * cta_tiles * P::kRows * n_cols];
+      value[l] = finish_lane(p.lanes[l], sum, row, expert, p.n_rows);
+    }
+    finish_row(p, value, row, first_col + c);
+  }
+}
+
+inline int resident_warps(int warps_per_sm, int cta_warps) { return warps_per_sm / cta_warps * cta_warps; }
+
+// Warps of a CTA: one slice each if that fills the multiprocessor, else as many passes over slices as do; about four at
+// least. As few row blocks per CTA as let all CTAs run at once.
+template <class P>
+Split split_of(const MatvecParams& p, bool columns) {
+  Split s;
+  s.g = geometry_of<P>(p.n_rows, p.k);
+  const int warps_per_sm = columns ? 16 : 65536 / (32 * P::kRegisters);
+  s.n_slice_warps = 0;
+  for (int passes = (s.g.n_slices + 15) / 16; passes <= s.g.n_slices; ++passes) {
+    const int warps = (s.g.n_slices + passes - 1) / passes;
+    // Another pass must let a quarter more warps run.
+    if (s.n_slice_warps == 0 ||
+        4 * resident_warps(warps_per_sm, warps) > 5 * resident_warps(warps_per_sm, s.n_slice_warps))
+      s.n_slice_warps = warps;
+  }
+  s.n_groups = s.n_slice_warps >= 4 ? 1 : 4 / s.n_slice_warps;
+  const int cta_warps = s.n_slice_warps * s.n_groups;
+  const int ctas_per_sm = warps_per_sm / cta_warps > 0 ? warps_per_sm / cta_warps : 1;
+  const int64_t slots = static_cast<int64_t>(p.n_sms) * ctas_per_sm;
+  const int64_t pairs = columns ? 1 : p.n_cols;
+  const int64_t group_blocks = (s.g.n_row_blocks + s.n_groups - 1) / s.n_groups;
+  // Shared memory for partial sums bounds the blocks of a CTA.
+  const int64_t bytes_per_block =
+      static_cast<int64_t>(s.g.n_slices) * s.n_groups * p.n_lanes * P::kRows * 4 * (columns ? p.n_cols : 1);
+  const int64_t most = (48 * 1024 - P::kTableBytes) / bytes_per_block;
+  int64_t blocks = (group_blocks * pairs + slots - 1) / slots;
+  while (blocks < group_blocks && (group_blocks + blocks - 1) / blocks * pairs > slots) ++blocks;
+  if (blocks > most) blocks = most;
+  s.blocks_per_group = static_cast<int>(blocks > 0 ? blocks : 1);
+  return s;
+}
+
+template <class P, bool kColumns>
+cudaError_t launch_kernel(const MatvecParams& p, cudaStream_t stream) {
+  const Split s = split_of<P>(p, kColumns);
+  const int64_t group_blocks = (s.g.n_row_blocks + s.n_groups - 1) / s.n_groups;
+  const int64_t part_bytes = static_cast<int64_t>(s.g.n_slices) * s.n_groups * s.blocks_per_group * p.n_lanes *
+                             P::kRows * 4 * (kColumns ? p.n_cols : 1);
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>((group_blocks + s.blocks_per_group - 1) / s.blocks_per_group),
+                        static_cast<unsigned>(kColumns ? 1 : p.n_cols));
+  config.blockDim = dim3(static_cast<unsigned>(32 * s.n_slice_warps * s.n_groups));
+  config.dynamicSmemBytes = static_cast<size_t>(P::kTableBytes + part_bytes);
+  config.stream = stream;
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = p.overlap ? 1 : 0;
+  return cudaLaunchKernelEx(&config, matvec_kernel<P, kColumns>, p, s);
+}
+
+inline constexpr int kMaxColumns = 8;
+
+// Any number of columns: alone, in runs of up to kMaxColumns, or one per expert.
+template <class P>
+cudaError_t launch(const MatvecParams& params, cudaStream_t stream) {
+  if (params.n_cols == 1 || params.ids) return launch_kernel<P, false>(params, stream);
+  for (int first = 0; first < params.n_cols; first += kMaxColumns) {
+    MatvecParams p = params;
+    p.n_cols = params.n_cols - first < kMaxColumns ? params.n_cols - first : kMaxColumns;
+    p.x = static_cast<const uint8_t*>(params.x) + first * params.x_stride_bytes;
+    p.y += first * params.y_stride;
+    if (p.residual) p.residual += first * params.residual_stride;
+    const cudaError_t error = p.n_cols == 1 ? launch_kernel<P, false>(p, stream) : launch_kernel<P, true>(p, stream);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+}  // namespace tokamak::cuda

@@ -1,0 +1,11 @@
+#include "backend/cuda/matvec/kernel.cuh"
+#include "backend/cuda/matvec/launchers.h"
+#include "backend/cuda/matvec/types_nibble.h"
+
+namespace tokamak::cuda {
+
+cudaError_t launch_q4_0(const MatvecParams& p, cudaStream_t stream) { return launch<Q4_0>(p, stream); }
+cudaError_t launch_mxfp4(const MatvecParams& p, cudaStream_t stream) { return launch<MXFP4>(p, stream); }
+cudaError_t launch_nvfp4(const MatvecParams& p, cudaStream_t stream) { return launch<NVFP4>(p, stream); }
+
+}  // namespace tokamak::cuda

@@ -1,0 +1,10 @@
+#include "backend/cuda/matvec/kernel.cuh"
+#include "backend/cuda/matvec/launchers.h"
+
+namespace tokamak::cuda {
+
+cudaError_t launch_f32(const MatvecParams& p, cudaStream_t stream) { return launch<F32>(p, stream); }
+cudaError_t launch_f16(const MatvecParams& p, cudaStream_t stream) { return launch<F16>(p, stream); }
+cudaError_t launch_bf16(const MatvecParams& p, cudaStream_t stream) { return launch<BF16>(p, stream); }
+
+}  // namespace tokamak::cuda

@@ -1,0 +1,82 @@
+#include "backend/cuda/matvec/matvec.h"
+
+#include <array>
+
+#include "backend/cuda/matvec/launchers.h"
+#include "backend/cuda/matvec/quantize.h"
+
+namespace tokamak::cuda {
+
+namespace {
+
+struct MatvecKernel {
+  DType dtype;
+  LaunchMatvec* launch;
+};
+constexpr auto kKernels = std::to_array<MatvecKernel>({
+    {DType::f32, launch_f32},         {DType::f16, launch_f16},       {DType::bf16, launch_bf16},
+    {DType::q4_0, launch_q4_0},       {DType::q4_1, launch_q4_1},     {DType::q5_0, launch_q5_0},
+    {DType::q5_1, launch_q5_1},       {DType::q8_0, launch_q8_0},     {DType::mxfp4, launch_mxfp4},
+    {DType::nvfp4, launch_nvfp4},     {DType::iq4_nl, launch_iq4_nl}, {DType::iq4_xs, launch_iq4_xs},
+    {DType::q2_k, launch_q2_k},       {DType::q3_k, launch_q3_k},     {DType::q4_k, launch_q4_k},
+    {DType::q5_k, launch_q5_k},       {DType::q6_k, launch_q6_k},     {DType::q1_0, launch_q1_0},
+    {DType::q2_0, launch_q2_0},       {DType::tq2_0, launch_tq2_0},   {DType::tq1_0, launch_tq2_0},
+    {DType::iq2_xxs, launch_iq2_xxs}, {DType::iq2_xs, launch_iq2_xs}, {DType::iq2_s, launch_iq2_s},
+    {DType::iq3_xxs, launch_iq3_xxs}, {DType::iq3_s, launch_iq3_s},   {DType::iq1_s, launch_iq1_s},
+    {DType::iq1_m, launch_iq1_m},
+});
+
+int multiprocessors() {
+  int device = 0, n = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return 1;
+  if (cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) return 1;
+  return n;
+}
+
+MatvecParams params_of(const MatvecArgs& a) {
+  MatvecParams p{};
+  p.lanes[0] = {static_cast<const uint8_t*>(a.weights), a.scale, a.bias};
+  p.lanes[1] = {static_cast<const uint8_t*>(a.up), a.up_scale, a.up_bias};
+  p.n_lanes = a.up ? 2 : 1;
+  p.n_rows = a.n_rows;
+  p.k = a.k;
+  p.x = a.x;
+  p.x_stride_bytes = is_quantized(a.dtype) ? q8_column_bytes(a.k) : a.x_stride * 4;
+  p.y = a.y;
+  p.y_stride = a.y_stride;
+  p.n_cols = a.n_cols;
+  p.residual = a.residual;
+  p.residual_stride = a.residual_stride;
+  p.glu = a.glu;
+  p.alpha = a.alpha;
+  p.limit = a.limit;
+  p.ids = a.ids;
+  p.n_used = a.n_used;
+  p.ids_stride = a.ids_stride;
+  p.x_per_token = a.x_per_token;
+  p.ids_are_settled = a.ids_are_settled;
+  p.overlap = a.overlap;
+  p.n_sms = multiprocessors();
+  p.zero = 0;
+  return p;
+}
+
+}  // namespace
+
+cudaError_t launch_matvec(const MatvecArgs& args, cudaStream_t stream) {
+  for (const MatvecKernel& kernel : kKernels)
+    if (kernel.dtype == args.dtype) return kernel.launch(params_of(args), stream);
+  return cudaErrorInvalidValue;
+}
+
+cudaError_t launch_quantize_q8(const QuantizeQ8Args& a, cudaStream_t stream) {
+  return run_quantize({a.x, a.n_cols, a.k, a.x_stride, static_cast<uint8_t*>(a.q8)}, a.overlap, stream);
+}
+
+cudaError_t launch_rms_norm_q8(const RmsNormQ8Args& a, cudaStream_t stream) {
+  return run_rms_norm(
+      {a.x, a.add, a.weight, a.n_cols, a.k, a.x_stride, a.eps, a.sum, a.norm, static_cast<uint8_t*>(a.q8)}, a.overlap,
+      stream);
+}
+
+}  // namespace tokamak::cuda

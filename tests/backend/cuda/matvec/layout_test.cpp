@@ -1,0 +1,125 @@
+// Packed layouts without a GPU: the kernel's own decoding, on the host, against the dequantizer of src/quant.
+#include "backend/cuda/matvec/layout.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "backend/cuda/matvec/activations.h"
+#include "backend/cuda/matvec/matvec_reference.h"
+#include "quant/codec.h"
+
+namespace tokamak::cuda {
+namespace {
+
+using tokamak::testing::random_rows;
+
+TEST(MatvecLayout, CoversEveryTypeOfWeights) {
+  for (const DTypeRow& row : kDTypes) {
+    const bool is_weight = (is_quantized(row.id) && row.id != DType::q8_1 && row.id != DType::q8_k) ||
+                           row.id == DType::f32 || row.id == DType::f16 || row.id == DType::bf16;
+    EXPECT_EQ(has_matvec(row.id), is_weight) << row.name;
+  }
+}
+
+// Element by element: activations that are 127 at one place and 0 elsewhere bring out one weight (times 127).
+TEST(MatvecLayout, DecodesEveryElement) {
+  for (const MatvecLayout& layout : matvec_layouts()) {
+    const int64_t k = 1024 + 512, n_rows = 11;
+    const std::vector<std::byte> rows = random_rows(layout.dtype, n_rows, k, 7);
+    std::vector<std::byte> packed(packed_bytes(layout.dtype, 1, n_rows, k));
+    pack_matrices(layout.dtype, {rows.data(), 1, n_rows, k, packed.data()});
+    std::vector<float> weights(static_cast<size_t>(n_rows * k));
+    decode_row(layout.dtype, rows.data(), n_rows * k, weights.data());
+    std::vector<float> x(static_cast<size_t>(k)), y(static_cast<size_t>(n_rows));
+    std::vector<std::byte> acts(static_cast<size_t>(q8_column_bytes(k)));
+    for (int64_t i = 0; i < k; i += 37) {
+      x[static_cast<size_t>(i)] = 127.0f;
+      quantize_q8_column(x.data(), k, acts.data());
+      const void* in = layout.activations == ActivationForm::q8 ? static_cast<const void*>(acts.data()) : x.data();
+      layout.multiply(packed.data(), 0, n_rows, k, in, y.data());
+      for (int64_t r = 0; r < n_rows; ++r) {
+        const float expected = 127.0f * weights[static_cast<size_t>(r * k + i)];
+        // Sum of at most eight roundings of numbers below the largest weight of the block.
+        ASSERT_NEAR(y[static_cast<size_t>(r)], expected, 1e-6 * (std::fabs(expected) + 127.0 * 2.0))
+            << dtype_name(layout.dtype) << " row " << r << " element " << i;
+      }
+      x[static_cast<size_t>(i)] = 0.0f;
+    }
+  }
+}
+
+TEST(MatvecLayout, MultipliesWithinRounding) {
+  for (const MatvecLayout& layout : matvec_layouts())
+    for (const int64_t k : {256, 768, 2304})
+      for (const int64_t n_rows : {1, 5, 8, 13}) {
+        const ReferenceCase reference = make_case(layout.dtype, 2, n_rows, k, 1, 11);
+        std::vector<std::byte> packed(packed_bytes(layout.dtype, 2, n_rows, k));
+        pack_matrices(layout.dtype, {reference.rows.data(), 2, n_rows, k, packed.data()});
+        std::vector<float> y(static_cast<size_t>(n_rows));
+        for (int64_t matrix = 0; matrix < 2; ++matrix) {
+          layout.multiply(packed.data(), matrix, n_rows, k, reference.column(0), y.data());
+          for (int64_t r = 0; r < n_rows; ++r) {
+            const Expected expected = reference.expect(matrix, r, 0);
+            ASSERT_NEAR(y[static_cast<size_t>(r)], expected.value, expected.tolerance)
+                << dtype_name(layout.dtype) << " k " << k << " rows " << n_rows << " row " << r;
+          }
+        }
+      }
+}
+
+// Rows of odd length exist for plain types only.
+TEST(MatvecLayout, PlainRowsOfAnyLength) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const int64_t k : {1, 7, 16, 33, 515}) {
+      const ReferenceCase reference = make_case(dtype, 1, 3, k, 1, 5);
+      std::vector<std::byte> packed(packed_bytes(dtype, 1, 3, k));
+      pack_matrices(dtype, {reference.rows.data(), 1, 3, k, packed.data()});
+      float y[3];
+      find_matvec_layout(dtype)->multiply(packed.data(), 0, 3, k, reference.column(0), y);
+      for (int r = 0; r < 3; ++r) {
+        const Expected expected = reference.expect(0, r, 0);
+        ASSERT_NEAR(y[r], expected.value, expected.tolerance) << dtype_name(dtype) << " k " << k;
+      }
+    }
+}
+
+TEST(MatvecLayout, BytesPerWeightStayNearTheFile) {
+  for (const MatvecLayout& layout : matvec_layouts()) {
+    const double file = static_cast<double>(dtype_bytes(layout.dtype, 4096 * 14336));
+    const double packed = static_cast<double>(packed_bytes(layout.dtype, 1, 4096, 14336));
+    EXPECT_LE(packed / file, layout.dtype == DType::tq1_0 ? 1.23 : 1.06) << dtype_name(layout.dtype);
+  }
+}
+
+TEST(MatvecLayout, SubnormalAndSpecialScales) {
+  const float ones[64] = {1.0f, 1.0f};
+  std::vector<std::byte> acts(static_cast<size_t>(q8_column_bytes(64)));
+  quantize_q8_column(ones, 64, acts.data());
+  for (const int code : {0, 1, 5, 0x38, 0x7E, 0x7F, 0xFF, 0x80}) {
+    BlockNVFP4 block{};
+    block.scales[0] = static_cast<uint8_t>(code);
+    block.qs[0] = 7, block.qs[1] = 9;  // 6 and -0.5
+    float weights[64], y;
+    decode_row(DType::nvfp4, reinterpret_cast<const std::byte*>(&block), 64, weights);
+    std::vector<std::byte> packed(packed_bytes(DType::nvfp4, 1, 1, 64));
+    pack_matrices(DType::nvfp4, {reinterpret_cast<const std::byte*>(&block), 1, 1, 64, packed.data()});
+    find_matvec_layout(DType::nvfp4)->multiply(packed.data(), 0, 1, 64, acts.data(), &y);
+    EXPECT_NEAR(y, weights[0] + weights[1], 1e-6 * std::fabs(weights[0])) << code;
+  }
+  quantize_q8_column(ones, 32, acts.data());
+  for (const int e : {0, 1, 2, 100, 127}) {
+    BlockMXFP4 block{};
+    block.e = static_cast<uint8_t>(e);
+    block.qs[0] = 7, block.qs[1] = 9;
+    float weights[32], y;
+    decode_row(DType::mxfp4, reinterpret_cast<const std::byte*>(&block), 32, weights);
+    std::vector<std::byte> packed(packed_bytes(DType::mxfp4, 1, 1, 32));
+    pack_matrices(DType::mxfp4, {reinterpret_cast<const std::byte*>(&block), 1, 1, 32, packed.data()});
+    find_matvec_layout(DType::mxfp4)->multiply(packed.data(), 0, 1, 32, acts.data(), &y);
+    EXPECT_NEAR(y, weights[0] + weights[1], 1e-6 * std::fabs(weights[0]) + 1e-44) << e;
+  }
+}
+
+}  // namespace
+}  // namespace tokamak::cuda
