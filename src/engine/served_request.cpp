@@ -81,7 +81,7 @@ Logits ServedRequest::rows_of(int64_t first, bool last) const {
 
 void ServedRequest::started(int64_t n_cached, int64_t first_difference) {
   if (has_started_) {  // it had to give way before
-    n_recomputed_ += std::max<int64_t>(n_processed_ - n_cached, 0);
+    timings_.n_recomputed += std::max<int64_t>(n_processed_ - n_cached, 0);
     return;
   }
   has_started_ = true;
@@ -89,7 +89,7 @@ void ServedRequest::started(int64_t n_cached, int64_t first_difference) {
   timings_.queue_ms = Millis(started_ - submitted_).count();
   timings_.n_cached = n_cached;
   timings_.n_prompt = n_prompt_ - n_cached;
-  first_difference_ = std::min(first_difference, n_prompt_);
+  timings_.first_difference = std::min(first_difference, n_prompt_);
   emit_progress(n_cached);
 }
 
@@ -285,12 +285,7 @@ void ServedRequest::finish(FinishReason reason) {
   if (over_) return;
   if (std::vector<OutputEvent> rest = machine_.finish(); !rest.empty())
     if (!emit(TokensEvent{.text = std::move(rest), .tokens = {}, .timings = current_timings()})) return;
-  Finished event{.reason = reason,
-                 .timings = current_timings(),
-                 .first_difference = first_difference_,
-                 .n_recomputed = n_recomputed_,
-                 .seed = sampler_.seed(),
-                 .slot = slot_};
+  Finished event{.reason = reason, .timings = current_timings(), .seed = sampler_.seed(), .slot = slot_};
   timings_ = event.timings;
   if (const auto index = machine_.matched_stop()) event.matched_stop = request_.output.stops[*index];
   reason_ = reason;

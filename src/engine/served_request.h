@@ -85,7 +85,7 @@ class ServedRequest {
 
   Clock::time_point submitted_ = Clock::now(), started_{}, first_token_{};
   RequestTimings timings_;
-  int64_t first_difference_ = 0, n_recomputed_ = 0, n_processed_ = 0;
+  int64_t n_processed_ = 0;
   bool has_started_ = false, over_ = false, failed_ = false;
   std::optional<FinishReason> reason_;
 };

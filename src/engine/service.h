@@ -91,6 +91,10 @@ struct RequestTimings {
   double prompt_ms = 0;                                 // until the logits of the last prompt token
   double decode_ms = 0;                                 // from there to the last token
   int64_t n_prompt = 0, n_cached = 0, n_generated = 0;  // prompt tokens computed; reused; tokens generated
+  int64_t n_recomputed = 0;  // tokens computed a second time because the request had to give way in between
+  // First prompt position that differs from the nearest cached entry (before any shortening to a usable position);
+  // n_cached may be smaller: the rest up to here was computed again.
+  int64_t first_difference = 0;
 };
 
 // One step's token. `text` is what has become certain with it, perhaps nothing. The last token's event may be followed
@@ -111,10 +115,6 @@ struct Finished {
   FinishReason reason = FinishReason::end_of_text;
   std::optional<std::string> matched_stop;
   RequestTimings timings;
-  // First prompt position that differs from the nearest cached entry (before any shortening to a usable position);
-  // n_cached may be smaller: the rest up to here was computed again.
-  int64_t first_difference = 0;
-  int64_t n_recomputed = 0;  // tokens computed a second time because the request had to give way in between
   uint64_t seed = 0;
   int64_t slot = -1;  // -1: it never ran
 };

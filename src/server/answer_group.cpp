@@ -121,7 +121,9 @@ class AnswerGroup : public std::enable_shared_from_this<AnswerGroup> {
 
   void add(size_t choice, const RequestTimings& timings) {
     total_.n_generated += timings.n_generated;
+    total_.n_recomputed += timings.n_recomputed;
     total_.decode_ms = std::max(total_.decode_ms, timings.decode_ms);
+    if (choice == 0) total_.first_difference = timings.first_difference;  // of several prompts, the first one's
     if (choice % n_per_prompt_ != 0) return;
     total_.n_prompt += timings.n_prompt;
     total_.n_cached += timings.n_cached;

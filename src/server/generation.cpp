@@ -222,6 +222,8 @@ Json usage_json(const RequestTimings& t) {
 Json timings_json(const RequestTimings& t) {
   const auto rate = [](int64_t n, double ms) { return ms > 0 ? 1000 * static_cast<double>(n) / ms : 0.0; };
   return {{"cache_n", t.n_cached},
+          {"recomputed_n", t.n_recomputed},
+          {"first_difference", t.first_difference},
           {"prompt_n", t.n_prompt},
           {"prompt_ms", t.prompt_ms},
           {"prompt_per_second", rate(t.n_prompt, t.prompt_ms)},

@@ -153,7 +153,7 @@ TEST_P(ServiceTest, TheSameAnswerInACrowdAfterACacheHitAndWithOtherChunks) {
     check(again, "cached");
     EXPECT_GT(again.finished->timings.n_cached, 100);
     EXPECT_EQ(again.finished->timings.n_cached + again.finished->timings.n_prompt, 150);
-    EXPECT_EQ(again.finished->first_difference, 150);
+    EXPECT_EQ(again.finished->timings.first_difference, 150);
     for (uint32_t i = 0; i < 12; ++i) {
       crowd[i].give_up_after = i % 3 == 0 ? 3 : -1;  // some leave half way
       submit(*service, crowd[i], greedy(tokens(20 + 17 * i, 100 + i), 25));
