@@ -35,7 +35,8 @@ constexpr auto kFields = std::to_array<FieldRow>({
     {"logprobs", kCompletions, integer, 0, 20, honoured, {}, "log-probabilities of so many best tokens"},
     {"top_logprobs", kChat, integer, 0, 20, honoured, {}, "log-probabilities of so many best tokens"},
     {"n_probs", kNativeText, integer, 0, 1000, honoured, {}, "log-probabilities of so many best tokens"},
-    {"post_sampling_probs", kNativeText, any, 0, 0, only, "false", "probabilities are those of the model"},
+    {"post_sampling_probs", kNativeText, boolean, 0, 0, honoured, {},
+     "n_probs are prob and top_probs, the probabilities after the samplers"},
     {"echo", kCompletions, boolean, 0, 0, honoured, {}, "the prompt in front of the answer"},
     {"return_tokens", kNativeText, boolean, 0, 0, honoured, {}, "ids of the generated tokens"},
     {"return_progress", kAnyGeneration, boolean, 0, 0, honoured, {}, "events while the prompt is processed"},
@@ -193,7 +194,7 @@ std::string api_names(uint32_t apis) {
   constexpr std::pair<Api, std::string_view> kNames[] = {
       {kChat, "chat"},           {kCompletions, "completions"}, {kNative, "completion"},     {kInfill, "infill"},
       {kResponses, "responses"}, {kMessages, "messages"},       {kEmbeddings, "embeddings"}, {kRerank, "rerank"},
-      {kSlots, "slots"},         {kTokens, "tokenize"},        {kControl, "control"}};
+      {kSlots, "slots"},         {kTokens, "tokenize"},         {kControl, "control"}};
   if ((apis & kAnyGeneration) == kAnyGeneration) {
     const std::string others = api_names(apis & ~static_cast<uint32_t>(kAnyGeneration));
     return others.empty() ? "all that generate" : "all that generate, " + others;

@@ -90,7 +90,8 @@ Json usage_chunk(Json chunk, const RequestTimings& timings);
 bool wants_usage(const Fields& fields);
 
 // Submits all; the writer lives as long as they do. A client that leaves cancels them. Errors before they are accepted
-// are answered here. `n_per_prompt`: so many neighbours have the same prompt. `id`: for RunningAnswers; empty: not there.
+// are answered here. `n_per_prompt`: so many neighbours have the same prompt. `id`: for RunningAnswers; empty: not
+// there.
 void submit(const std::shared_ptr<Exchange>& exchange, ServerContext& context, std::vector<GenerationRequest> requests,
             size_t n_per_prompt, std::unique_ptr<AnswerWriter> writer, Dialect dialect, std::string id = {});
 

@@ -1,7 +1,7 @@
 // Filling in the middle: text before and after a gap, in the form that models for code are trained on.
 //
-//   [REP] project \n  { [SEP] file name \n text }  [SEP] filename \n   only with other files, if the model has REP and SEP
-//   bos [PRE] prefix [SUF] suffix [MID]
+//   [REP] project \n  { [SEP] file name \n text }  [SEP] filename \n   only with other files, if the model has REP and
+//   SEP bos [PRE] prefix [SUF] suffix [MID]
 //
 // Goal: nothing is cut away; a prompt that is too long is refused like any other.
 #pragma once

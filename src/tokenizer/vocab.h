@@ -70,8 +70,8 @@ int parse_byte_token(std::string_view text);
 // well-known texts of control tokens (end of turn, fill in the middle).
 TokenRoles find_roles(const Vocab& vocab, const VocabSource& source);
 
-// Tokens that end generation: eos, eot, eom and control or user-defined tokens with a well-known closing text; of models
-// that fill gaps, those that come after a filled one. Sorted.
+// Tokens that end generation: eos, eot, eom and control or user-defined tokens with a well-known closing text; of
+// models that fill gaps, those that come after a filled one. Sorted.
 std::vector<int32_t> find_end_tokens(const Vocab& vocab, const TokenRoles& roles);
 
 }  // namespace tokamak
