@@ -205,7 +205,7 @@ TEST(ServeEmbeddings, ClientsThatLeaveFreeTheirPlace) {
   const std::string body = Json{{"input", list}}.dump();
   for (int i = 0; i < 3; ++i) {
     RawClient client(server.port());
-    client.send("POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) +
+    client.send("POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) +
                 "\r\n\r\n" + body);
   }
   EXPECT_EQ(server.expect(200, "/v1/embeddings", {{"input", "x"}})["data"].size(), 1u);
