@@ -62,6 +62,18 @@ std::vector<MemoryUse> CudaKv::memory() const {
   return out;
 }
 
+float* CudaKv::states(ir::StateRole role, int32_t layer_idx) const {
+  CHECK(role == ir::StateRole::conv || role == ir::StateRole::recurrent);
+  auto* at = reinterpret_cast<float*>(states_.data());
+  for (int32_t i = 0; i < layer_idx; ++i) {
+    const RecurrentLayerShape& layer = config_.recurrent[static_cast<size_t>(i)];
+    at += (layer.conv_elems + layer.recurrent_elems) * config_.n_state_rows;
+  }
+  if (role == ir::StateRole::recurrent)
+    at += config_.recurrent[static_cast<size_t>(layer_idx)].conv_elems * config_.n_state_rows;
+  return at;
+}
+
 template <class Fn>
 void CudaKv::for_each_state(int64_t row, Fn fn) const {
   auto* at = reinterpret_cast<float*>(states_.data());

@@ -29,6 +29,8 @@ class CudaKv : public KvCache {
 
   std::byte* keys(int32_t layer_idx) const { return planes_[2 * static_cast<size_t>(layer_idx)].data; }
   std::byte* values(int32_t layer_idx) const { return planes_[2 * static_cast<size_t>(layer_idx) + 1].data; }
+  // f32 [n_state_rows, elems of the layer's state of this role].
+  float* states(ir::StateRole role, int32_t layer_idx) const;
   KvType type() const { return config_.type == DType::f16 ? KvType::f16 : KvType::f32; }
   Workspace& workspace() { return workspace_; }
   Device& device() const { return device_; }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "backend/cuda/matvec/layout.h"
 #include "backend/cuda/matvec/matvec.h"
@@ -64,6 +66,15 @@ Rows Lowering::rows(ir::ValueId id) const {
   CHECK(plan_.is_placed(id), id);
   out.address = {.where = Address::Where::arena, .offset = plan_.offsets[id]};
   return out;
+}
+
+Rows Lowering::rows_or_region(ir::ValueId id) {
+  if (plan_.is_placed(id)) return rows(id);
+  const ir::Value& v = value(id);
+  return {.address = floats(v.shape.n_elements()),
+          .n_rows = v.shape.n_rows(),
+          .n = v.shape.row_elems(),
+          .stride_elems = v.shape.row_elems()};
 }
 
 Address Lowering::indices(ir::ValueId id) const {
@@ -202,15 +213,20 @@ const Row* find_row(std::initializer_list<std::span<const Row>> tables, Key Row:
 
 const RuleLowering* rule_lowering(fuse::RuleId rule) {
   return find_row({matmul_rule_lowerings(), expert_rule_lowerings(), row_rule_lowerings(), elementwise_rule_lowerings(),
-                   attention_rule_lowerings()},
+                   routing_rule_lowerings(), recurrent_rule_lowerings(), attention_rule_lowerings()},
                   &RuleLowering::rule, rule);
 }
 const OpLowering* op_lowering(ir::Op op) {
   return find_row({matmul_lowerings(), expert_lowerings(), row_lowerings(), elementwise_lowerings(),
-                   routing_lowerings(), attention_lowerings()},
+                   routing_lowerings(), recurrent_lowerings(), attention_lowerings()},
                   &OpLowering::op, op);
 }
 }  // namespace
+
+float f32_bound(double x) {
+  constexpr double kMax = std::numeric_limits<float>::max();
+  return x > kMax ? INFINITY : x < -kMax ? -INFINITY : static_cast<float>(x);
+}
 
 Result<void> check_lowerings(const ir::Graph& graph) {
   for (const ir::Node& node : graph.nodes)

@@ -25,6 +25,9 @@ struct Rows {
   int64_t total() const { return n_rows * n; }
 };
 
+// A bound of CLAMP; infinite where f32 ends.
+float f32_bound(double x);
+
 // Kernels of few columns begin while the one before them still runs; with many there is nothing to gain.
 constexpr bool overlaps(int64_t n_cols) { return n_cols <= 8; }
 
@@ -50,6 +53,8 @@ class Lowering {
   const ir::Value& value(ir::ValueId id) const { return graph.values[id]; }
   // All dimensions but the last flattened. Weights: their decoded values. Not for elided values.
   Rows rows(ir::ValueId id) const;
+  // The same for a result of a group that may have no reader outside it: then in a region of its own.
+  Rows rows_or_region(ir::ValueId id);
   // int32 values: the step's inputs or what a node has made.
   Address indices(ir::ValueId id) const;
   // A new part of the arena.
@@ -130,6 +135,9 @@ std::span<const RuleLowering> row_rule_lowerings();
 std::span<const OpLowering> elementwise_lowerings();
 std::span<const RuleLowering> elementwise_rule_lowerings();
 std::span<const OpLowering> routing_lowerings();
+std::span<const RuleLowering> routing_rule_lowerings();
+std::span<const OpLowering> recurrent_lowerings();
+std::span<const RuleLowering> recurrent_rule_lowerings();
 std::span<const OpLowering> attention_lowerings();
 std::span<const RuleLowering> attention_rule_lowerings();
 

@@ -1,7 +1,4 @@
 // Element-wise ops and their fusions.
-#include <cmath>
-#include <limits>
-
 #include "backend/cuda/lower.h"
 #include "backend/cuda/ops/elementwise.h"
 #include "base/check.h"
@@ -15,12 +12,6 @@ static_assert(static_cast<size_t>(MapKind::scale) == ir::kUnaries.size());
 static_assert(static_cast<size_t>(GluKind::sigmoid_mul) == ir::kGlus.size());
 
 float f32_attr(const ir::Node& node, Attr attr) { return static_cast<float>(node.attrs.number(attr)); }
-// A bound of CLAMP; infinite where f32 ends.
-float f32_bound(double x) {
-  constexpr double kMax = std::numeric_limits<float>::max();
-  return x > kMax ? INFINITY : x < -kMax ? -INFINITY : static_cast<float>(x);
-}
-
 BinaryOp binary_op(ir::Op op) {
   return op == ir::Op::add   ? BinaryOp::add
          : op == ir::Op::sub ? BinaryOp::sub

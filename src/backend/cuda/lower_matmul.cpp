@@ -78,7 +78,7 @@ Product product_of(Lowering& l, const ir::Node& node, ir::ValueId result) {
   Product out{.dtype = weight.dtype,
               .is_packed = weight.packed != nullptr,
               .args = {.type = row_type(weight.row_dtype),
-                       .n_rows = weight.shape[-2],
+                       .n_rows = l.value(node.inputs[0]).shape[-2],  // the file may have left out a dimension of 1
                        .n_cols = y.n_rows,
                        .k = weight.shape.row_elems(),
                        .y_stride = y.stride_elems},

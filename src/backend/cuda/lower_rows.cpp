@@ -9,12 +9,15 @@ namespace {
 using ir::Attr;
 
 // 16-byte loads work on every row.
-bool is_aligned(const Rows& x) { return x.stride_elems % 4 == 0 && x.n % 4 == 0 && x.address.offset % 16 == 0; }
+bool is_aligned(const Rows& x) {
+  const uint64_t begin = x.address.offset + reinterpret_cast<uintptr_t>(x.address.data);
+  return x.stride_elems % 4 == 0 && x.n % 4 == 0 && begin % 16 == 0;
+}
 
-// RMS_NORM+MUL in front of products with quantized weights: the kernel leaves its result quantized too.
+// RMS_NORM (+MUL); in front of products with quantized weights the kernel leaves its result quantized too.
 void add_quantizing_norm(Lowering& l, const NormArgs& args, const Rows& x, const Rows& weight, const Rows& y,
                          const Address& q8) {
-  l.add("rms_norm_q8", [=](const RunContext& c) {
+  l.add(q8 ? "rms_norm_q8" : "rms_norm", [=](const RunContext& c) {
     return launch_rms_norm_q8({.x = c.at(x.address),
                                .weight = c.at(weight.address),
                                .n_cols = x.n_rows,
@@ -51,11 +54,12 @@ Result<void> lower_norm(Lowering& l, Nodes nodes) {
     args.addend_stride = addend.stride_elems;
     args.n_addend_rows = addend.n_rows;
   }
-  if (nodes.size() == 2 && norm.op == ir::Op::rms_norm && weight.n_rows == 1 && is_aligned(x) && is_aligned(weight)) {
-    if (const Address q8 = l.quantized_by_producer(l.graph.node(nodes[1]).output)) {
-      add_quantizing_norm(l, args, x, weight, y, q8);
-      return {};
-    }
+  // One kernel whether the weight and the quantization of the result are fused or not: the same bits.
+  const bool fits = nodes.size() <= 2 && norm.op == ir::Op::rms_norm && y.stride_elems == y.n && is_aligned(x) &&
+                    is_aligned(y) && (nodes.size() == 1 || (weight.n_rows == 1 && is_aligned(weight)));
+  if (fits) {
+    add_quantizing_norm(l, args, x, weight, y, l.quantized_by_producer(l.graph.node(nodes.back()).output));
+    return {};
   }
   l.add("norm_f32", [=](const RunContext& c) {
     NormArgs a = args;

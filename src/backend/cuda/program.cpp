@@ -49,6 +49,8 @@ InputLayout::InputLayout(const ir::Graph& graph) {
   for (size_t role = 0; role < sizes.size(); ++role) roles[role] = place(sizes[role]);
   page_begin = place(n_tokens);
   n_keys = place(n_tokens);
+  run_begin = place(n_tokens);
+  run_end = place(n_tokens);
   pages = at;
 }
 
@@ -64,11 +66,13 @@ int64_t InputLayout::fill(const StepInputs& inputs, std::byte* out) const {
   }
   auto* begins = reinterpret_cast<int32_t*>(out + page_begin);
   auto* keys = reinterpret_cast<int32_t*>(out + n_keys);
+  auto* run_begins = reinterpret_cast<int32_t*>(out + run_begin);
+  auto* run_ends = reinterpret_cast<int32_t*>(out + run_end);
   const auto n_seqs = std::min(inputs.sequences.size(), static_cast<size_t>(n_tokens));  // fewer where none is read
   int32_t n_pages = 0;
   for (size_t s = 0; s < n_seqs; ++s) {
     begins[s] = n_pages;
-    keys[s] = 0;
+    keys[s] = run_begins[s] = run_ends[s] = 0;
     copy(pages + int_bytes(n_pages), inputs.sequences[s].pages);
     n_pages += static_cast<int32_t>(inputs.sequences[s].pages.size());
   }
@@ -76,7 +80,10 @@ int64_t InputLayout::fill(const StepInputs& inputs, std::byte* out) const {
   for (size_t t = 0; t < inputs.positions.size(); ++t) {
     const auto seq = static_cast<size_t>(inputs.seq_ids[t]);
     longest = std::max(longest, inputs.positions[t] + 1);
-    if (seq < n_seqs) keys[seq] = std::max(keys[seq], inputs.positions[t] + 1);
+    if (seq >= n_seqs) continue;
+    keys[seq] = std::max(keys[seq], inputs.positions[t] + 1);
+    if (run_begins[seq] == run_ends[seq]) run_begins[seq] = static_cast<int32_t>(t);
+    run_ends[seq] = static_cast<int32_t>(t) + 1;
   }
   return div_round_up(int64_t{longest}, kKeyChunk);
 }

@@ -49,7 +49,8 @@ __device__ Block this_block(const AttentionArgs& a) {
 
 template <class T>
 __device__ const T* row_of(const AttentionArgs& a, const Block& b, const void* plane, int64_t key, int64_t head_dim) {
-  const int64_t slot = b.pages[key / a.page_size] * a.page_size + key % a.page_size;
+  const auto at = static_cast<uint32_t>(key), size = static_cast<uint32_t>(a.page_size);  // 64-bit division is slow
+  const int64_t slot = int64_t{b.pages[at / size]} * a.page_size + at % size;
   return static_cast<const T*>(plane) + (slot * a.n_head_kv + b.head_kv) * cache_stride(head_dim);
 }
 
@@ -83,15 +84,27 @@ __device__ Shared carve(const AttentionArgs& a, float* at) {
   return s;
 }
 
-// Copies n keys into the tile, one warp per key.
+// Copies n keys into the tile, 16 bytes per thread, several loads in flight.
 template <class T>
 __device__ void load_tile(const AttentionArgs& a, const Block& b, T* tile, int64_t first, int64_t n) {
-  const int64_t stride = tile_stride<T>(a.dk), lane = threadIdx.x % kWarp;
-  for (int64_t key = threadIdx.x / kWarp; key < n; key += kThreads / kWarp) {
-    const auto* from = reinterpret_cast<const uint32_t*>(row_of<T>(a, b, a.keys, first + key, a.dk));
-    auto* to = reinterpret_cast<uint32_t*>(tile + key * stride);
-    const int64_t words = cache_stride(a.dk) * static_cast<int64_t>(sizeof(T)) / 4;
-    for (int64_t i = lane; i < words; i += kWarp) to[i] = from[i];
+  constexpr int kInFlight = 8;
+  const int stride = static_cast<int>(tile_stride<T>(a.dk) * sizeof(T) / 4);  // words
+  const int vectors = static_cast<int>(cache_stride(a.dk) * sizeof(T) / 16), total = static_cast<int>(n) * vectors;
+  for (int begin = threadIdx.x; begin < total; begin += kInFlight * kThreads) {
+    uint4 loaded[kInFlight];
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      const int at = begin + i * kThreads;
+      if (at < total)
+        loaded[i] = reinterpret_cast<const uint4*>(row_of<T>(a, b, a.keys, first + at / vectors, a.dk))[at % vectors];
+    }
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      const int at = begin + i * kThreads;
+      if (at >= total) continue;
+      uint32_t* to = reinterpret_cast<uint32_t*>(tile) + at / vectors * stride + at % vectors * 4;
+      to[0] = loaded[i].x, to[1] = loaded[i].y, to[2] = loaded[i].z, to[3] = loaded[i].w;
+    }
   }
 }
 
@@ -152,20 +165,29 @@ __device__ Merge merge_of(float earlier, float later) {
 // acc = acc * factor + sum over keys of p * v, per head; several groups of threads share the keys.
 template <class T>
 __device__ void add_values(const AttentionArgs& a, const Block& b, const Shared& s, int64_t begin, int64_t n) {
+  constexpr int kInFlight = 8;
   const int pairs = static_cast<int>(cache_stride(a.dv) / 2);
   const int lanes = pairs < kThreads ? pairs : kThreads, splits = kThreads / lanes;
   for (int first = 0; first < pairs; first += lanes) {
     const int pair = first + static_cast<int>(threadIdx.x) % lanes, split = threadIdx.x / lanes;
     const bool works = split < splits && pair < pairs;
     float2 sums[kHeads] = {};
-    for (int64_t key = split; works && key < n; key += splits) {
-      const float2 v = load2(row_of<T>(a, b, a.values, begin + key, a.dv) + 2 * pair);
+    for (int64_t key = split; works && key < n; key += kInFlight * splits) {
+      float2 loaded[kInFlight];
 #pragma unroll
-      for (int h = 0; h < kHeads; ++h)
-        if (h < b.n_heads) {
-          const float p = s.scores[h * kKeyChunk + key];
-          sums[h] = {fmaf(p, v.x, sums[h].x), fmaf(p, v.y, sums[h].y)};
-        }
+      for (int i = 0; i < kInFlight; ++i)
+        if (key + i * splits < n)
+          loaded[i] = load2(row_of<T>(a, b, a.values, begin + key + i * splits, a.dv) + 2 * pair);
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i) {
+        if (key + i * splits >= n) continue;
+#pragma unroll
+        for (int h = 0; h < kHeads; ++h)
+          if (h < b.n_heads) {
+            const float p = s.scores[h * kKeyChunk + key + i * splits];
+            sums[h] = {fmaf(p, loaded[i].x, sums[h].x), fmaf(p, loaded[i].y, sums[h].y)};
+          }
+      }
     }
 #pragma unroll
     for (int h = 0; h < kHeads; ++h) {

@@ -1,6 +1,7 @@
 // Activation functions on the device. Formulas: backend/reference/ops.cpp. For .cu files only.
 #pragma once
 
+#include "backend/cuda/matvec/epilogue.cuh"
 #include "backend/cuda/ops/elementwise.h"
 
 namespace tokamak::cuda {
@@ -51,27 +52,11 @@ __device__ inline float apply_map(MapKind kind, float x, float a, float b) {
   return x;
 }
 
+// The same as the epilogue of products, so that fusing changes nothing.
 __device__ inline float apply_glu(GluKind kind, float gate, float up, float alpha, float limit) {
-  switch (kind) {
-    case GluKind::reglu:
-      return (gate > 0 ? gate : 0) * up;
-    case GluKind::geglu:
-      return gelu_tanh(gate) * up;
-    case GluKind::swiglu:
-      return gate * sigmoid_of(gate) * up;
-    case GluKind::geglu_erf:
-      return gelu_erf(gate) * up;
-    case GluKind::geglu_quick:
-      return gate * sigmoid_of(1.702f * gate) * up;
-    case GluKind::swiglu_oai:
-      gate = fminf(gate, limit);
-      return (fminf(fmaxf(up, -limit), limit) + 1.0f) * gate * sigmoid_of(alpha * gate);
-    case GluKind::sigmoid_mul:
-      return sigmoid_of(gate) * up;
-    case GluKind::softplus_mul:
-      return softplus_of(gate) * up;
-  }
-  return 0;
+  if (kind == GluKind::sigmoid_mul) return sigmoid_of(gate) * up;
+  if (kind == GluKind::softplus_mul) return softplus_of(gate) * up;
+  return glu_of(static_cast<int>(kind), gate, up, alpha, limit);
 }
 
 }  // namespace tokamak::cuda

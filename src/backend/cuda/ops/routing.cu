@@ -1,5 +1,6 @@
 #include "backend/cuda/ops/routing.h"
 
+#include "backend/cuda/ops/functions.h"
 #include "backend/cuda/ops/launch.h"
 
 namespace tokamak::cuda {
@@ -40,26 +41,104 @@ __device__ float best_sum(const float* x, int64_t n, int64_t n_best) {
   return sum;
 }
 
-// One block per row; a thread per group, then per score.
+struct GroupMemory {
+  float sums[kMaxGroups];
+  bool used[kMaxGroups];
+};
+// memory.used: which groups are among the best. All threads must call; they agree afterwards.
+__device__ void choose_groups(const float* x, int64_t n, int64_t n_group, int64_t n_used, int64_t n_best,
+                              GroupMemory& memory) {
+  const int64_t size = n / n_group;
+  __syncthreads();
+  for (int64_t g = threadIdx.x; g < n_group; g += blockDim.x) memory.sums[g] = best_sum(x + g * size, size, n_best);
+  __syncthreads();
+  for (int64_t g = threadIdx.x; g < n_group; g += blockDim.x) {
+    int64_t place = 0;
+    for (int64_t h = 0; h < n_group; ++h) {
+      const float other = memory.sums[h], own = memory.sums[g];
+      if (ranks_before(other, own) || (h < g && !ranks_before(own, other))) ++place;
+    }
+    memory.used[g] = place < n_used;
+  }
+  __syncthreads();
+}
+
+// One block per row.
 __global__ void mask_groups_kernel(MaskGroupsArgs a) {
-  __shared__ float sums[kMaxGroups];
-  __shared__ bool used[kMaxGroups];
-  const int64_t size = a.row_elems / a.n_group;
+  __shared__ GroupMemory memory;
   for (int64_t r = blockIdx.x; r < a.n_rows; r += gridDim.x) {
     const float* x = a.x + r * a.x_stride;
-    __syncthreads();
-    for (int64_t g = threadIdx.x; g < a.n_group; g += blockDim.x) sums[g] = best_sum(x + g * size, size, a.n_best);
-    __syncthreads();
-    for (int64_t g = threadIdx.x; g < a.n_group; g += blockDim.x) {
-      int64_t place = 0;
-      for (int64_t h = 0; h < a.n_group; ++h)
-        if (ranks_before(sums[h], sums[g]) || (h < g && !ranks_before(sums[g], sums[h]))) ++place;
-      used[g] = place < a.n_group_used;
-    }
-    __syncthreads();
+    choose_groups(x, a.row_elems, a.n_group, a.n_group_used, a.n_best, memory);
+    const int64_t size = a.row_elems / a.n_group;
     for (int64_t i = threadIdx.x; i < a.row_elems; i += blockDim.x)
-      a.y[r * a.y_stride + i] = used[i / size] ? x[i] : -INFINITY;
+      a.y[r * a.y_stride + i] = memory.used[i / size] ? x[i] : -INFINITY;
   }
+}
+
+// p[i] of the early kinds. All threads must call.
+__device__ void probabilities(const RouterArgs& a, const float* x, float* p) {
+  float largest = -INFINITY, sum = 0;
+  if (a.kind == RouterKind::soft_max) {
+    for (int64_t i = threadIdx.x; i < a.n_expert; i += blockDim.x) largest = fmaxf(largest, x[i]);
+    largest = block_reduce<true>(largest);
+    for (int64_t i = threadIdx.x; i < a.n_expert; i += blockDim.x) sum += expf(x[i] - largest);
+    sum = block_reduce<false>(sum);
+  }
+  for (int64_t i = threadIdx.x; i < a.n_expert; i += blockDim.x) {
+    if (a.kind == RouterKind::soft_max)
+      p[i] = expf(x[i] - largest) / sum;
+    else if (a.kind == RouterKind::sigmoid)
+      p[i] = sigmoid_of(x[i]);
+    else if (a.kind == RouterKind::softplus_sqrt)
+      p[i] = sqrtf(softplus_of(x[i]));
+    else
+      p[i] = x[i];
+  }
+}
+
+// From the chosen ones' scores to their weights; one thread.
+__device__ void weigh(const RouterArgs& a, float* w) {
+  float largest = -INFINITY, sum = 0, divisor = 1;
+  if (a.kind == RouterKind::late_soft_max) {
+    for (int64_t i = 0; i < a.n_used; ++i) largest = fmaxf(largest, w[i]);
+    for (int64_t i = 0; i < a.n_used; ++i) sum += w[i] = expf(w[i] - largest);
+    for (int64_t i = 0; i < a.n_used; ++i) w[i] /= sum;
+  } else if (a.kind == RouterKind::late_sigmoid) {
+    for (int64_t i = 0; i < a.n_used; ++i) w[i] = sigmoid_of(w[i]);
+  }
+  if (a.renormalise) {
+    for (int64_t i = 0; i < a.n_used; ++i) sum += w[i];
+    divisor = fminf(fmaxf(sum, a.low), a.high);
+  }
+  for (int64_t i = 0; i < a.n_used; ++i) w[i] = w[i] / divisor * a.scale;
+}
+
+// One block per token.
+__global__ void router_kernel(RouterArgs a) {
+  __shared__ float p[kMaxRoutedExperts], score[kMaxRoutedExperts], chosen[kMaxRoutedExperts];
+  __shared__ GroupMemory memory;
+  const int64_t t = blockIdx.x;
+  probabilities(a, a.x + t * a.x_stride, p);
+  for (int64_t i = threadIdx.x; i < a.n_expert; i += blockDim.x) score[i] = a.bias ? p[i] + a.bias[i] : p[i];
+  __syncthreads();
+  if (a.n_best > 0) {
+    choose_groups(score, a.n_expert, a.n_group, a.n_group_used, a.n_best, memory);
+    for (int64_t i = threadIdx.x; i < a.n_expert; i += blockDim.x)
+      if (!memory.used[i / (a.n_expert / a.n_group)]) score[i] = -INFINITY;
+    __syncthreads();
+  }
+  for (int64_t i = threadIdx.x; i < a.n_expert; i += blockDim.x) {
+    int64_t place = 0;
+    for (int64_t j = 0; j < a.n_expert; ++j)
+      if (ranks_before(score[j], score[i]) || (j < i && !ranks_before(score[i], score[j]))) ++place;
+    if (place >= a.n_used) continue;
+    a.ids[t * a.ids_stride + place] = static_cast<int32_t>(i);
+    chosen[place] = p[i];
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) weigh(a, chosen);
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < a.n_used; i += blockDim.x) a.weights[t * a.n_used + i] = chosen[i];
 }
 
 __global__ void add_id_kernel(AddIdArgs a) {
@@ -79,6 +158,13 @@ cudaError_t launch_argsort(const ArgsortArgs& args, cudaStream_t stream) {
 cudaError_t launch_mask_groups(const MaskGroupsArgs& args, cudaStream_t stream) {
   if (args.n_group > kMaxGroups || args.n_best > kMaxBest) return cudaErrorInvalidValue;
   mask_groups_kernel<<<grid_for(args.n_rows, 1), kThreads, 0, stream>>>(args);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_router(const RouterArgs& args, cudaStream_t stream) {
+  if (args.n_expert > kMaxRoutedExperts || args.n_group > kMaxGroups || args.n_best > kMaxBest)
+    return cudaErrorInvalidValue;
+  router_kernel<<<static_cast<unsigned>(args.n_tokens), kThreads, 0, stream>>>(args);
   return cudaGetLastError();
 }
 

@@ -26,6 +26,28 @@ struct MaskGroupsArgs {
 };
 cudaError_t launch_mask_groups(const MaskGroupsArgs& args, cudaStream_t stream);
 
+// From router logits to experts and their weights in one pass over a token's row:
+//   p = softmax(x), sigmoid(x) or sqrt(softplus(x)); s = p + bias; groups of s masked; ids = the n_used best of s
+//   w = p[ids]; w /= clamp(sum w, low, high); w *= scale
+// or, late: ids = the n_used best of x, w = softmax or sigmoid of x[ids].
+inline constexpr int64_t kMaxRoutedExperts = 1024;
+enum class RouterKind : uint8_t { soft_max, sigmoid, softplus_sqrt, late_soft_max, late_sigmoid };
+struct RouterArgs {
+  RouterKind kind = RouterKind::soft_max;
+  int64_t n_tokens = 0, n_expert = 0, n_used = 0;  // n_expert <= kMaxRoutedExperts
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  const float* bias = nullptr;                        // [n_expert] or null
+  int64_t n_group = 1, n_group_used = 1, n_best = 0;  // n_best 0: no groups
+  bool renormalise = false;
+  float low = 0, high = 0;
+  float scale = 1;
+  int32_t* ids = nullptr;  // n_used per token
+  int64_t ids_stride = 0;
+  float* weights = nullptr;  // [n_tokens][n_used]
+};
+cudaError_t launch_router(const RouterArgs& args, cudaStream_t stream);
+
 // y[t, u] = a[t, u] + b[ids[t, u]]
 struct AddIdArgs {
   const float* a = nullptr;

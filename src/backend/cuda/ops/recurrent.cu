@@ -1,0 +1,131 @@
+#include "backend/cuda/ops/recurrent.h"
+
+#include "backend/cuda/ops/functions.h"
+#include "backend/cuda/ops/launch.h"
+
+namespace tokamak::cuda {
+
+namespace {
+constexpr int kThreads = 256;
+constexpr int kRows = 4;  // rows of a state per block of the delta net, a warp each
+
+// Element c of row t of x for a sequence that starts at `begin`; before it, in the sequence's state.
+__device__ float conv_input(const SequenceArgs& s, const float* x, int64_t x_stride, int64_t n_channels, int64_t seq,
+                            int64_t t, int64_t n_before, int64_t c) {
+  const int64_t begin = s.run_begin[seq];
+  if (t >= begin) return x[t * x_stride + c];
+  const int64_t row = s.state_src[seq];
+  return row < 0 ? 0 : s.states[row * s.state_elems + (t - begin + n_before) * n_channels + c];
+}
+
+__global__ void ssm_conv_kernel(SsmConvArgs a) {
+  for (int64_t i = first_item(); i < a.seqs.n_tokens * a.n_channels; i += item_step()) {
+    const int64_t t = i / a.n_channels, c = i % a.n_channels, seq = a.seqs.seq_ids[t];
+    float sum = 0;
+    for (int64_t j = 0; j < a.taps; ++j)
+      sum = fmaf(conv_input(a.seqs, a.x, a.x_stride, a.n_channels, seq, t - (a.taps - 1) + j, a.taps - 1, c),
+                 a.weight[c * a.weight_stride + j], sum);
+    if (a.bias) sum += a.bias[c];
+    a.y[t * a.y_stride + c] = a.silu ? sum * sigmoid_of(sum) : sum;
+  }
+}
+
+__global__ void conv_state_kernel(ConvStateArgs a) {
+  const int64_t row_elems = a.n_before * a.n_channels;
+  for (int64_t i = first_item(); i < a.seqs.n_seqs * a.seqs.n_snapshots * row_elems; i += item_step()) {
+    const int64_t r = i / row_elems, at = i % row_elems, seq = r / a.seqs.n_snapshots,
+                  snapshot = r % a.seqs.n_snapshots;
+    const int64_t begin = a.seqs.run_begin[seq], end = a.seqs.run_end[seq], t = end - snapshot - a.n_before;
+    a.y[r * a.y_stride + at] = snapshot >= end - begin
+                                   ? 0
+                                   : conv_input(a.seqs, a.x, a.x_stride, a.n_channels, seq, t + at / a.n_channels,
+                                                a.n_before, at % a.n_channels);
+  }
+}
+
+// A warp keeps one row of S, dk elements, in registers and walks over the sequence's tokens.
+template <int kEach>
+__global__ void __launch_bounds__(kRows* kWarp) delta_net_kernel(DeltaNetArgs a) {
+  const int64_t blocks = (a.dv + kRows - 1) / kRows, lane = threadIdx.x % kWarp;
+  const int64_t j = blockIdx.x % blocks * kRows + threadIdx.x / kWarp;
+  const int64_t head = blockIdx.x / blocks % a.n_head_v, seq = blockIdx.x / blocks / a.n_head_v;
+  if (j >= a.dv) return;
+  const int64_t key_head = a.grouped ? head / (a.n_head_v / a.n_head_k) : head % a.n_head_k;
+  const int64_t begin = a.seqs.run_begin[seq], end = a.seqs.run_end[seq], start = a.seqs.state_src[seq];
+  const int64_t row = (head * a.dv + j) * a.dk;  // inside a state
+  const int64_t state_elems = a.n_head_v * a.dv * a.dk;
+  float s[kEach];
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) {
+    const int64_t i = lane + e * kWarp;
+    s[e] = start >= 0 && i < a.dk ? a.seqs.states[start * a.seqs.state_elems + row + i] : 0;
+  }
+  float* out = a.out + seq * a.seqs.n_snapshots * state_elems + row;
+  for (int64_t t = begin; t < end; ++t) {
+    const float* key = a.k + (t * a.n_head_k + key_head) * a.k_stride;
+    const float* query = a.q + (t * a.n_head_k + key_head) * a.q_stride;
+    const float* gate = a.gate_per_channel ? a.g + (t * a.n_head_v + head) * a.g_stride : a.g + t * a.g_stride + head;
+    const float decay = a.gate_per_channel ? 0 : expf(*gate);
+    float known = 0;
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const int64_t i = lane + e * kWarp;
+      if (i >= a.dk) continue;
+      s[e] *= a.gate_per_channel ? expf(gate[i]) : decay;
+      known = fmaf(s[e], key[i], known);
+    }
+    known = warp_sum(known);
+    const float change = a.beta[t * a.beta_stride + head] * (a.v[(t * a.n_head_v + head) * a.v_stride + j] - known);
+    float sum = 0;
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const int64_t i = lane + e * kWarp;
+      if (i >= a.dk) continue;
+      s[e] = fmaf(change, key[i], s[e]);
+      sum = fmaf(s[e], query[i], sum);
+      if (end - 1 - t < a.seqs.n_snapshots) out[(end - 1 - t) * state_elems + i] = s[e];
+    }
+    sum = warp_sum(sum);
+    if (lane == 0) a.y[(t * a.n_head_v + head) * a.dv + j] = a.scale * sum;
+  }
+  for (int64_t snapshot = end - begin; snapshot < a.seqs.n_snapshots; ++snapshot)
+    for (int64_t i = lane; i < a.dk; i += kWarp) out[snapshot * state_elems + i] = 0;
+}
+
+__global__ void state_copy_kernel(StateCopyArgs a) {
+  for (int64_t i = first_item(); i < a.n_rows * a.row_elems; i += item_step()) {
+    const int64_t r = i / a.row_elems, at = i % a.row_elems;
+    const int64_t row = a.first_rows[r / a.n_snapshots] + r % a.n_snapshots;
+    a.states[row * a.row_elems + at] = a.x[r * a.x_stride + at];
+  }
+}
+}  // namespace
+
+cudaError_t launch_ssm_conv(const SsmConvArgs& args, cudaStream_t stream) {
+  ssm_conv_kernel<<<grid_for(args.seqs.n_tokens * args.n_channels, kThreads), kThreads, 0, stream>>>(args);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_ssm_conv_state(const ConvStateArgs& args, cudaStream_t stream) {
+  const int64_t n = args.seqs.n_seqs * args.seqs.n_snapshots * args.n_before * args.n_channels;
+  conv_state_kernel<<<grid_for(n, kThreads), kThreads, 0, stream>>>(args);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_delta_net(const DeltaNetArgs& args, cudaStream_t stream) {
+  const auto grid = static_cast<unsigned>(args.seqs.n_seqs * args.n_head_v * ceil_div(args.dv, kRows));
+  if (args.dk <= 4 * kWarp)
+    delta_net_kernel<4><<<grid, kRows * kWarp, 0, stream>>>(args);
+  else if (args.dk <= kMaxDeltaDims)
+    delta_net_kernel<kMaxDeltaDims / kWarp><<<grid, kRows * kWarp, 0, stream>>>(args);
+  else
+    return cudaErrorInvalidValue;
+  return cudaGetLastError();
+}
+
+cudaError_t launch_state_copy(const StateCopyArgs& args, cudaStream_t stream) {
+  state_copy_kernel<<<grid_for(args.n_rows * args.row_elems, kThreads), kThreads, 0, stream>>>(args);
+  return cudaGetLastError();
+}
+
+}  // namespace tokamak::cuda
