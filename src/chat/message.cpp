@@ -58,23 +58,67 @@ bool is_typed_field(std::string_view key) {
     if (key == typed) return true;
   return false;
 }
+
+// Builds the value while the text is read, and stops at the first limit. (The library's own parser with a callback
+// looks through all elements of an array at the end of each object in it.)
+class JsonBuilder : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(int64_t value) override { return add(value); }
+  bool number_unsigned(uint64_t value) override { return add(value); }
+  bool number_float(double value, const std::string&) override { return add(value); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(Json::binary_t&) override { return false; }  // not in text
+  bool start_object(size_t) override { return open(Json::object()); }
+  bool start_array(size_t) override { return open(Json::array()); }
+  bool end_object() override { return open_.pop_back(), true; }
+  bool end_array() override { return open_.pop_back(), true; }
+  bool key(std::string& name) override {
+    Json& object = *open_.back();
+    n_comparisons_ += object.size();
+    if (n_comparisons_ > kMaxJsonComparisons) return refuse("objects with too many names");
+    member_ = &object[std::move(name)];
+    return true;
+  }
+  bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) override {
+    return refuse(std::string("not valid JSON: ") + error.what());
+  }
+
+  Json take() { return std::move(root_); }
+  const std::string& reason() const { return reason_; }
+
+ private:
+  bool add(Json value) { return place(std::move(value)), true; }
+  Json& place(Json value) {
+    if (open_.empty()) return root_ = std::move(value);
+    if (open_.back()->is_object()) return *member_ = std::move(value);
+    open_.back()->push_back(std::move(value));
+    return open_.back()->back();
+  }
+  bool open(Json container) {
+    if (open_.size() == size_t{kMaxJsonDepth})
+      return refuse("JSON is nested deeper than " + std::to_string(kMaxJsonDepth) + " levels");
+    open_.push_back(&place(std::move(container)));
+    return true;
+  }
+  bool refuse(std::string reason) {
+    reason_ = std::move(reason);
+    return false;
+  }
+
+  Json root_;
+  std::vector<Json*> open_;  // from the outermost to the innermost; nothing is added to the others meanwhile
+  Json* member_ = nullptr;   // what comes next in the innermost one, an object
+  uint64_t n_comparisons_ = 0;
+  std::string reason_;
+};
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, std::string_view where) {
-  bool too_deep = false;
-  const auto callback = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep |= depth > kMaxJsonDepth;
-    return !too_deep;
-  };
-  // A refused container is skipped, not stored, so nothing nests deeper than the limit.
-  try {
-    Json json = Json::parse(text, callback, /*allow_exceptions=*/true);
-    if (too_deep) return bad_field(where, "JSON is nested deeper than " + std::to_string(kMaxJsonDepth) + " levels");
-    return json;
-  } catch (const nlohmann::json::exception& e) {
-    if (too_deep) return bad_field(where, "JSON is nested deeper than " + std::to_string(kMaxJsonDepth) + " levels");
-    return bad_field(where, std::string("not valid JSON: ") + e.what());
-  }
+  JsonBuilder builder;
+  if (!Json::sax_parse(text, &builder)) return bad_field(where, builder.reason());
+  return builder.take();
 }
 
 Result<ChatMessage> parse_message(const Json& json, std::string_view where) {

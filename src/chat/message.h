@@ -16,9 +16,12 @@ using Json = nlohmann::ordered_json;  // key order shows in prompts
 
 // Deepest nesting of arrays and objects taken from a client.
 inline constexpr int kMaxJsonDepth = 128;
+// Most comparisons of names that a text may cost: `Json` looks each name up among those before it in its object, so
+// one object may have some 10,000 names, and any number of small ones may come.
+inline constexpr uint64_t kMaxJsonComparisons = 50'000'000;
 
-// Parses text from the network. Errors: bad_argument (syntax, invalid UTF-8, nested deeper than kMaxJsonDepth, a
-// number that does not fit); `where` names the field in the message.
+// Parses text from the network. Errors: bad_argument (syntax, invalid UTF-8, nested deeper than kMaxJsonDepth, objects
+// with too many names, a number that does not fit); `where` names the field in the message.
 Result<Json> parse_json(std::string_view text, std::string_view where);
 
 struct ToolCall {

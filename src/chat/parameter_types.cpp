@@ -5,7 +5,7 @@
 namespace tokamak {
 
 namespace {
-constexpr int kMaxReferences = 16;
+constexpr int kMaxSchemas = 256;  // looked at for one parameter: references may fan out, level by level
 
 // Whether a value of the schema may be a text, and whether it may be something else. Nothing: the schema does not say.
 struct Kinds {
@@ -19,9 +19,9 @@ struct Kinds {
   }
 };
 
-Kinds kinds_of(const Json& schema, const Json& root, int n_references) {
+Kinds kinds_of(const Json& schema, const Json& root, int& n_left) {
   Kinds kinds;
-  if (!schema.is_object() || n_references > kMaxReferences) return {.text = true, .other = true};
+  if (!schema.is_object() || --n_left < 0) return {.text = true, .other = true};
   if (const auto type = schema.find("type"); type != schema.end()) {
     if (type->is_array())
       for (const Json& one : *type) kinds.add(one);
@@ -47,11 +47,14 @@ Kinds kinds_of(const Json& schema, const Json& root, int n_references) {
       target = &(*target)[step];
       at = end;
     }
-    return kinds_of(*target, root, n_references + 1);
+    return kinds_of(*target, root, n_left);
   }
   for (const char* keyword : {"anyOf", "oneOf"})
     if (const auto list = schema.find(keyword); list != schema.end() && list->is_array())
-      for (const Json& one : *list) kinds.add(kinds_of(one, root, n_references + 1));
+      for (const Json& one : *list) {
+        if (kinds.text && kinds.other) return kinds;
+        kinds.add(kinds_of(one, root, n_left));
+      }
   if (schema.contains("properties") || schema.contains("items")) kinds.other = true;
   if (schema.contains("pattern") || schema.contains("maxLength") || schema.contains("minLength")) kinds.text = true;
   return kinds;
@@ -59,7 +62,8 @@ Kinds kinds_of(const Json& schema, const Json& root, int n_references) {
 }  // namespace
 
 ParameterType parameter_type(const Json& schema, const Json& root) {
-  const Kinds kinds = kinds_of(schema, root, 0);
+  int n_left = kMaxSchemas;
+  const Kinds kinds = kinds_of(schema, root, n_left);
   if (kinds.text == kinds.other) return ParameterType::either;
   return kinds.text ? ParameterType::text : ParameterType::value;
 }

@@ -158,6 +158,32 @@ TEST(ParseJson, DepthIsBounded) {
   EXPECT_FALSE(parse_json("{\"a\": \"\xFF\"}", "body"));
 }
 
+// Bodies that are cheap to send: the library looks names up one by one, and its parser with a callback looks through
+// all elements so far at the end of each object.
+TEST(ParseJson, ManyNamesAndManyObjectsCostLittle) {
+  std::string wide = "{";
+  for (int i = 0; i < 100'000; ++i) wide += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":0";
+  const auto refused = parse_json(wide + "}", "body");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().what.find("too many names"), std::string::npos);
+  std::string list = "[{}";
+  for (int i = 1; i < 300'000; ++i) list += R"(,{"a":1})";
+  const auto read = parse_json(list + "]", "body");
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->size(), 300'000);
+  EXPECT_EQ((*read)[299'999], (Json{{"a", 1}}));
+}
+
+TEST(ParseJson, ReadsWhatTheLibraryReads) {
+  for (const std::string_view text :
+       {R"({"b":[1,-2,3.5,18446744073709551615,true,null,"x",{}],"a":{"c":[]},"b":2})", "7", "\"\\u00fc\"", "[]"}) {
+    const auto read = parse_json(text, "body");
+    ASSERT_TRUE(read) << text;
+    EXPECT_EQ(read->dump(), Json::parse(text).dump());
+  }
+  for (const std::string_view text : {"", "{", "[1,]", "{\"a\"}", "1 2", "nul"}) EXPECT_FALSE(parse_json(text, "body"));
+}
+
 TEST(Continue, FinalMessageStaysOpen) {
   ChatRequest request =
       request_of(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "The answer "}])");
