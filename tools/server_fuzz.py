@@ -24,7 +24,7 @@ from server_soak import FINDING, FINE, SANITIZERS
 class Fuzz:
     def __init__(self, port, args):
         self.port, self.args = port, args
-        self.names, self.table = requests.field_names(), requests.endpoints()
+        self.table, self.names, _ = requests.reference(args.tokamak)
         self.counts = collections.defaultdict(collections.Counter)
         self.findings = []
         self.end = time.monotonic() + args.seconds
@@ -84,7 +84,7 @@ def main():
     parser.add_argument("--prefix", default="")
     args = parser.parse_args()
     flags = ["-c", "512", "--kv-tokens", "4096", "--parallel", "8", "-n", "16"]
-    if "--slot-save-path" in (support.ROOT / "docs/reference/settings.md").read_text():
+    if requests.reference(args.tokamak)[2]:
         flags += ["--slot-save-path", tempfile.mkdtemp()]
     server = support.tokamak_server(args.tokamak, args.model, *flags, env=SANITIZERS, prefix=args.prefix.split())
     fuzz = Fuzz(server.port, args)

@@ -16,7 +16,7 @@ import subprocess
 import server_support as support
 
 N_PREDICT = 128
-REQUESTS = {1: 4, 8: 4, 64: 2, 256: 1}  # of each client
+REQUESTS = {1: 4, 8: 2, 64: 1, 256: 1}  # of each client
 
 
 def body_of(n_clients, round_, client, turn):
@@ -115,7 +115,7 @@ def main():
     parser.add_argument("--llama-server")
     parser.add_argument("--streams", default="1,8,64,256")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--turns", type=int, help="requests of each client; default: 4, 4, 2, 1 for 1, 8, 64, 256")
+    parser.add_argument("--turns", type=int, help="requests of each client; default: 4, 2, 1, 1 for 1, 8, 64, 256")
     parser.add_argument("--parallel", type=int, default=64)
     parser.add_argument("--kv-tokens", type=int, default=65536)
     parser.add_argument("--slo-ttft", type=float, default=10)

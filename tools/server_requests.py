@@ -1,7 +1,10 @@
 """Requests for every endpoint of the reference pages, proper ones and broken ones: what soak and fuzz send."""
 
 import json
+import pathlib
 import re
+import subprocess
+import tempfile
 
 import server_support as support
 
@@ -13,22 +16,20 @@ EDGE_PROMPTS = [[-5], [10**9], [4294967297], [1.5], ["a", 7], [[1], []], [], [[]
 DEEP = [lambda n: "[" * n + "]" * n, lambda n: '{"a":' * n + "1" + "}" * n, lambda n: "[" * n, lambda n: '{"messages":' + "[" * n]
 
 
-def endpoints():
-    """(method, path) pairs of docs/reference/endpoints.md, and some that do not exist."""
-    out = []
-    for line in (support.ROOT / "docs/reference/endpoints.md").read_text().splitlines():
-        cells = [c.strip() for c in line.split("|")]
-        if len(cells) > 3 and cells[1] in ("GET", "POST", "DELETE"):
-            out += [(cells[1], path) for path in re.findall(r"`([^`]+)`", cells[2])]
-    return out
-
-
-def field_names():
-    out = set()
-    for page in ("request_fields.md", "settings.md"):
-        for name in re.findall(r"^\| `([a-z_0-9]+)`", (support.ROOT / "docs/reference" / page).read_text(), re.M):
-            out.add(name)
-    return sorted(out)
+def reference(program):
+    """(method, path) pairs and names of request fields, from the pages that the program prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([program, "docs", "--out", folder], check=True, capture_output=True)
+        page = lambda name: pathlib.Path(folder, name).read_text()
+        table = []
+        for line in page("endpoints.md").splitlines():
+            cells = [c.strip() for c in line.split("|")]
+            if len(cells) > 3 and cells[1] in ("GET", "POST", "DELETE"):
+                table += [(cells[1], path) for path in re.findall(r"`([^`]+)`", cells[2])]
+        names = set()
+        for name in ("request_fields.md", "settings.md"):
+            names.update(re.findall(r"^\| `([a-z_0-9]+)`", page(name), re.M))
+        return table, sorted(names), "--slot-save-path" in page("settings.md")
 
 
 def schema(numbers):

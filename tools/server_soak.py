@@ -1,7 +1,7 @@
 """A long run of mixed requests, bad input and clients that hang up; best with a server built with AddressSanitizer.
 
 Watchers ask the same greedy questions over and over: their streams must be what they were before the crowd came. Everything else is
-chosen at random (--seed): proper requests for every endpoint of docs/reference/endpoints.md, bodies with wrong values,
+chosen at random (--seed): proper requests for every endpoint of the reference, bodies with wrong values,
 bytes that are no HTTP, and clients that leave before, while or after sending, in the queue, during the prompt or the
 stream, or stop reading. At the end the server must be idle, and end by SIGTERM with status 0 and without a report of a
 sanitizer.
@@ -24,7 +24,7 @@ import time
 import server_requests as requests
 import server_support as support
 
-SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:exitcode=66:quarantine_size_mb=16:allocator_release_to_os_interval_ms=1000",
+SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:detect_container_overflow=0:exitcode=66:quarantine_size_mb=16:allocator_release_to_os_interval_ms=1000",
               "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1:exitcode=67"}
 FINDING = re.compile(r"ERROR: \w+Sanitizer|runtime error:|Sanitizer: (?:CHECK|SEGV)|CHECK failed|terminate called")
 # What a server may answer to proper and to broken requests; others are findings.
@@ -36,8 +36,7 @@ class Soak:
         self.port, self.args = port, args
         self.counts = collections.Counter()
         self.findings = []
-        self.names = requests.field_names()
-        self.table = requests.endpoints()
+        self.table, self.names, _ = requests.reference(args.tokamak)
         self.end = 0
         self.n_ctx = 0
 
@@ -50,7 +49,9 @@ class Soak:
 
     def take(self, kind, answer, detail=""):
         self.counts[f"{kind} {answer.status if answer.status else 'no answer'}"] += 1
-        if answer.error and answer.error != "hung up":
+        if answer.error == "hung up":
+            return
+        if answer.error:
             self.find(f"{kind} {detail}: {answer.error}")
         elif answer.status not in FINE:
             self.find(f"{kind} {detail}: status {answer.status} {answer.body[:300]!r}")
@@ -236,10 +237,9 @@ def main():
     parser.add_argument("--flags", default="--parallel 12 -c 1024 --kv-tokens 8192 --queue-limit 64")
     parser.add_argument("--prefix", default="", help="command before the server's, such as taskset -c 0")
     args = parser.parse_args()
-    slots = tempfile.mkdtemp()
     flags = args.flags.split()
-    if "--slot-save-path" in (pathlib.Path(support.ROOT) / "docs/reference/settings.md").read_text():
-        flags += ["--slot-save-path", slots]
+    if requests.reference(args.tokamak)[2]:
+        flags += ["--slot-save-path", tempfile.mkdtemp()]
     server = support.tokamak_server(args.tokamak, args.model, *flags, env=SANITIZERS, prefix=args.prefix.split())
     soak, start, samples = Soak(server.port, args), time.monotonic(), []
     try:
