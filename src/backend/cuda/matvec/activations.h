@@ -94,21 +94,24 @@ TOKAMAK_HD void sums_of_16(const uint32_t (&w)[8], const ActsQ8& acts, float& f0
   f1 = float_of_sum(sum1);
 }
 
-// Bytes of magnitudes 0 to 127: of the codes above zero, of those below (0 elsewhere). Products with both cost two
-// integer dots instead of an operation that joins them: better for one column.
+// The codes as differences of two words of signed bytes. Products with both cost two integer dots instead of the
+// operations that join them: better for one column.
 struct TwoSided {
   uint32_t plus[8], minus[8];
 
-  // As signed bytes; per byte at most one side is not 0.
+  // Byte by byte plus - minus.
   TOKAMAK_HD void join(uint32_t (&w)[8]) const {
-    for (int i = 0; i < 8; ++i) w[i] = ((plus[i] | 0x80808080) - minus[i]) ^ 0x80808080;
+    for (int i = 0; i < 8; ++i) {
+      const uint32_t top = 0x80808080;
+      w[i] = ((plus[i] | top) - (minus[i] & ~top)) ^ ((plus[i] ^ ~minus[i]) & top);
+    }
   }
 };
 TOKAMAK_HD int two_sided_sum(const TwoSided& t, const ActsQ8& acts, int first, int last) {
   int plus = kMagic, minus = 0;
   for (int i = first; i < last; ++i) {
-    plus = dot4<false>(t.plus[i], acts.a[i], plus);
-    minus = dot4<false>(t.minus[i], acts.a[i], minus);
+    plus = dot4<true>(t.plus[i], acts.a[i], plus);
+    minus = dot4<true>(t.minus[i], acts.a[i], minus);
   }
   return plus - minus;
 }

@@ -158,6 +158,10 @@ struct Lookup {
 // An integer sum that starts at kMagic is, as bits, the float 1.5 * 2^23 + sum while |sum| < 2^22: no conversion.
 inline constexpr int kMagic = 0x4B400000;
 TOKAMAK_HD float float_of_sum(int sum) { return as_float(static_cast<uint32_t>(sum)) - 12582912.0f; }
+// Byte i of a word as a float, by the same trick.
+TOKAMAK_HD float float_of_byte(uint32_t word, int i) {
+  return as_float(pick_bytes(word, 0x4B000000, 0x7440 | static_cast<uint32_t>(i))) - 8388608.0f;
+}
 // x < 2^23 as a float, by the same trick.
 TOKAMAK_HD float float_of_small(uint32_t x) { return as_float(0x4B000000u | x) - 8388608.0f; }
 

@@ -37,16 +37,26 @@ __device__ inline float glu_of(int kind, float gate, float up, float alpha, floa
   return times_sigmoid(gate, gate) * up;
 }
 
-__device__ inline float finish_lane(const MatvecLane& lane, float sum, int64_t row, int64_t expert, int64_t n_rows) {
-  if (lane.scale) sum *= lane.scale[expert];
-  if (lane.bias) sum += lane.bias[expert * n_rows + row];
-  return sum;
+// What the epilogue of one row reads.
+struct RowInputs {
+  float scale[2] = {1.0f, 1.0f}, bias[2] = {0.0f, 0.0f}, residual = 0.0f;
+};
+__device__ inline RowInputs load_row_inputs(const MatvecParams& p, int64_t row, int expert, int64_t col) {
+  RowInputs in;
+#pragma unroll
+  for (int l = 0; l < 2; ++l) {
+    if (p.lanes[l].scale) in.scale[l] = p.lanes[l].scale[expert];
+    if (p.lanes[l].bias) in.bias[l] = p.lanes[l].bias[expert * p.n_rows + row];
+  }
+  if (p.residual) in.residual = p.residual[col * p.residual_stride + row];
+  return in;
 }
 
-__device__ inline void finish_row(const MatvecParams& p, const float (&value)[2], int64_t row, int64_t col) {
-  float y = p.n_lanes == 2 ? glu_of(p.glu, value[0], value[1], p.alpha, p.limit) : value[0];
-  if (p.residual) y += p.residual[col * p.residual_stride + row];
-  p.y[col * p.y_stride + row] = y;
+__device__ inline void finish_row(const MatvecParams& p, const float (&sum)[2], const RowInputs& in, int64_t row,
+                                  int64_t col) {
+  float y = sum[0] * in.scale[0] + in.bias[0];
+  if (p.n_lanes == 2) y = glu_of(p.glu, y, sum[1] * in.scale[1] + in.bias[1], p.alpha, p.limit);
+  p.y[col * p.y_stride + row] = y + in.residual;
 }
 
 }  // namespace tokamak::cuda

@@ -128,7 +128,7 @@ __device__ inline void walk_slice(const MatvecParams& p, const SliceWalk& w, Uni
     const bool more = left > 0;
     unit.place += step;
     step = w.two_steps - step;
-    const typename P::Scales now = scales;
+    const auto now = P::prepare(scales);
     if (more) scales = P::load_scales(unit);
     if constexpr (!kColumns) {
       float v[P::kRows];
@@ -171,18 +171,15 @@ template <class P, bool kColumns>
 __global__ void __launch_bounds__(512) __maxnreg__(kColumns ? 128 : P::kRegisters)
     matvec_kernel(const __grid_constant__ MatvecParams p, const __grid_constant__ Split s) {
   extern __shared__ uint4 shared[];
-  auto* table = reinterpret_cast<uint32_t*>(shared);
   auto* part = reinterpret_cast<float*>(shared) + P::kTableBytes / 4;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int slice_warp = warp % s.n_slice_warps, group = warp / s.n_slice_warps;
-  const int64_t first_block = (static_cast<int64_t>(blockIdx.x) * s.n_groups + group) * s.blocks_per_group;
-  const int64_t blocks_left = s.g.n_row_blocks - first_block;
-  const int n_tiles =
-      static_cast<int>(blocks_left < s.blocks_per_group ? (blocks_left < 0 ? 0 : blocks_left) : s.blocks_per_group) *
-      p.n_lanes;
+  const int cta_first_block = static_cast<int>(blockIdx.x) * s.n_groups * s.blocks_per_group;
+  const int first_block = cta_first_block + group * s.blocks_per_group;
+  const int blocks_left = static_cast<int>(s.g.n_row_blocks) - first_block;
+  const int n_blocks = blocks_left < s.blocks_per_group ? (blocks_left < 0 ? 0 : blocks_left) : s.blocks_per_group;
   const int cta_tiles = s.n_groups * s.blocks_per_group * p.n_lanes;
   const int n_cols = kColumns ? p.n_cols : 1;
-  const int64_t first_col = kColumns ? 0 : blockIdx.y;
 
   allow_next_kernel();
   if constexpr (P::kTableBytes > 0) {
@@ -190,24 +187,25 @@ __global__ void __launch_bounds__(512) __maxnreg__(kColumns ? 128 : P::kRegister
       shared[i] = reinterpret_cast<const uint4*>(p.lanes[0].weights)[i];
     __syncthreads();
   }
-  int64_t expert = 0, x_col = first_col;
   bool waited = false;
+  // Experts: column z * n_used + y of the launch; else column 0.
+  const int first_col = kColumns ? 0 : blockIdx.z * gridDim.y + blockIdx.y;
+  int expert = 0, x_col = first_col;
   if (!kColumns && p.ids) {
     if (!p.ids_are_settled) wait_for_previous_kernel(), waited = true;
-    const int64_t token = first_col / p.n_used;
-    expert = p.ids[token * p.ids_stride + first_col % p.n_used];
-    if (p.x_per_token) x_col = token;
+    expert = p.ids[blockIdx.z * p.ids_stride + blockIdx.y];
+    if (p.x_per_token) x_col = blockIdx.z;
   }
   const int64_t to_up = p.n_lanes == 2 ? p.lanes[1].weights - p.lanes[0].weights : s.g.row_block_bytes;
   const uint8_t* first_tile =
       p.lanes[0].weights + P::kTableBytes + expert * s.g.matrix_bytes + first_block * s.g.row_block_bytes;
 
-  const Lookup lookup{table, threadIdx.x * p.zero};
+  const Lookup lookup{reinterpret_cast<const uint32_t*>(shared), threadIdx.x * p.zero};
   for (int slice = slice_warp; slice < s.g.n_slices; slice += s.n_slice_warps) {
     const SliceWalk w{first_tile + slice * s.g.tile_bytes,
                       to_up,
                       p.n_lanes == 2 ? s.g.row_block_bytes : 2 * s.g.row_block_bytes,
-                      n_tiles,
+                      n_blocks * p.n_lanes,
                       n_cols,
                       slice * kSliceUnits,
                       x_col,
@@ -218,29 +216,35 @@ __global__ void __launch_bounds__(512) __maxnreg__(kColumns ? 128 : P::kRegister
     else
       walk_slice<P, kColumns>(p, w, PartialUnits{s.g.last_units}, lookup, lane, waited);
   }
-  __syncthreads();
   if (!waited) wait_for_previous_kernel();
 
-  // A thread per row and column; the fastest index is the row.
+  // A lane per row, a warp per column. What the first row needs is loaded before the barrier.
   const int cta_rows = s.n_groups * s.blocks_per_group * P::kRows;
-  const int64_t cta_first_row = static_cast<int64_t>(blockIdx.x) * cta_rows;
-  for (int i = threadIdx.x; i < cta_rows * n_cols; i += blockDim.x) {
-    const int r = i % cta_rows, c = i / cta_rows;
-    const int64_t row = cta_first_row + r;
-    if (row >= p.n_rows) continue;
-    const int block = r / P::kRows, group_of = block / s.blocks_per_group, in_group = block % s.blocks_per_group;
-    float value[2] = {0.0f, 0.0f};
+  const int64_t cta_first_row = static_cast<int64_t>(cta_first_block) * P::kRows;
+  const auto inputs_of = [&](int r, int c) {
+    return cta_first_row + r < p.n_rows && r < cta_rows && c < n_cols
+               ? load_row_inputs(p, cta_first_row + r, expert, first_col + c)
+               : RowInputs{};
+  };
+  RowInputs inputs = inputs_of(kColumns ? lane : static_cast<int>(threadIdx.x), kColumns ? warp : 0);
+  __syncthreads();
+  const int slice_stride = cta_tiles * P::kRows * n_cols;
+  for (int c = kColumns ? warp : 0; c < n_cols; c += kColumns ? blockDim.x / 32 : 1) {
+    if (c >= static_cast<int>(blockDim.x / 32)) inputs = inputs_of(lane, c);
+    for (int r = kColumns ? lane : static_cast<int>(threadIdx.x); r < cta_rows; r += kColumns ? 32 : blockDim.x) {
+      const int64_t row = cta_first_row + r;
+      if (row >= p.n_rows) break;
+      float sum[2];
 #pragma unroll
-    for (int l = 0; l < 2; ++l) {
-      if (l >= p.n_lanes) break;
-      const int tile = (group_of * s.blocks_per_group + in_group) * p.n_lanes + l;
-      const float* sums = part + (tile * n_cols + c) * P::kRows + r % P::kRows;
-      float sum = sums[0];
-      for (int slice = 1; slice < s.g.n_slices; ++slice)
-        sum += sums[static_cast<int64_t>(slice) * cta_tiles * P::kRows * n_cols];
-      value[l] = finish_lane(p.lanes[l], sum, row, expert, p.n_rows);
+      for (int l = 0; l < 2; ++l) {
+        if (l >= p.n_lanes) break;
+        const float* sums = part + ((r / P::kRows * p.n_lanes + l) * n_cols + c) * P::kRows + r % P::kRows;
+        sum[l] = sums[0];
+        for (int slice = 1; slice < s.g.n_slices; ++slice) sum[l] += sums[slice * slice_stride];
+      }
+      finish_row(p, sum, inputs, row, first_col + c);
+      inputs = inputs_of(kColumns ? r + 32 : r + static_cast<int>(blockDim.x), c);
     }
-    finish_row(p, value, row, first_col + c);
   }
 }
 
@@ -285,8 +289,9 @@ cudaError_t launch_kernel(const MatvecParams& p, cudaStream_t stream) {
   const int64_t part_bytes = static_cast<int64_t>(s.g.n_slices) * s.n_groups * s.blocks_per_group * p.n_lanes *
                              P::kRows * 4 * (kColumns ? p.n_cols : 1);
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>((group_blocks + s.blocks_per_group - 1) / s.blocks_per_group),
-                        static_cast<unsigned>(kColumns ? 1 : p.n_cols));
+  const unsigned n_used = kColumns || !p.ids ? 1 : static_cast<unsigned>(p.n_used);
+  config.gridDim = dim3(static_cast<unsigned>((group_blocks + s.blocks_per_group - 1) / s.blocks_per_group), n_used,
+                        kColumns ? 1 : static_cast<unsigned>(p.n_cols) / n_used);
   config.blockDim = dim3(static_cast<unsigned>(32 * s.n_slice_warps * s.n_groups));
   config.dynamicSmemBytes = static_cast<size_t>(P::kTableBytes + part_bytes);
   config.stream = stream;

@@ -17,6 +17,8 @@ struct PackMatricesTask {
   const std::byte* rows = nullptr;  // file rows, n_matrices x n_rows of them, contiguous
   int64_t n_matrices = 1, n_rows = 0, k = 0;
   std::byte* out = nullptr;  // packed_bytes(...), 16-byte aligned (on the device 256)
+  // Row blocks [begin, end) of n_matrices * ceil(n_rows / row_block); end < 0: all. Threads take disjoint ranges.
+  int64_t block_begin = 0, block_end = -1;
 };
 
 struct MatvecLayout {

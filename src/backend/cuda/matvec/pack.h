@@ -54,30 +54,41 @@ uint64_t packed_bytes_of(int64_t n_matrices, int64_t n_rows, int64_t k) {
   return static_cast<uint64_t>(P::kTableBytes + n_matrices * geometry_of<P>(n_rows, k).matrix_bytes);
 }
 
+// Row r of matrix m: its units to the row block at `block`.
+template <class Packer>
+void pack_row(const PackMatricesTask& task, const Geometry& g, int64_t m, int64_t r, std::byte* block) {
+  using P = typename Packer::Type;
+  using Block = typename Packer::Block;
+  const int64_t row_bytes = task.k / Packer::kBlockElems * static_cast<int64_t>(sizeof(Block));
+  const std::byte* in = task.rows + (m * task.n_rows + r) * row_bytes;
+  for (int u = 0; u < g.n_units; ++u) {
+    const int slice = u / kSliceUnits;
+    const UnitOut<P> out{block + static_cast<int64_t>(slice) * g.tile_bytes, static_cast<int>(r % P::kRows),
+                         u % kSliceUnits, slice + 1 == g.n_slices ? g.last_units : kSliceUnits};
+    if constexpr (P::kQuantized) {
+      constexpr int kParts = Packer::kBlockElems / P::kUnit;
+      Packer::unit(load_block<Block>(in + u / kParts * static_cast<int64_t>(sizeof(Block))), u % kParts, out);
+    } else {
+      Packer::unit(in + u * P::kUnit * static_cast<int64_t>(sizeof(Block)), task.k - u * P::kUnit, out);
+    }
+  }
+}
+
 template <class Packer>
 void pack_rows_of(const PackMatricesTask& task) {
   using P = typename Packer::Type;
-  using Block = typename Packer::Block;
   const Geometry g = geometry_of<P>(task.n_rows, task.k);
-  std::memset(task.out, 0, packed_bytes_of<Packer>(task.n_matrices, task.n_rows, task.k));
-  if constexpr (P::kTableBytes > 0) Packer::table(reinterpret_cast<uint32_t*>(task.out));
-  const int64_t row_bytes = task.k / Packer::kBlockElems * static_cast<int64_t>(sizeof(Block));
-  for (int64_t m = 0; m < task.n_matrices; ++m)
-    for (int64_t r = 0; r < task.n_rows; ++r) {
-      const std::byte* in = task.rows + (m * task.n_rows + r) * row_bytes;
-      std::byte* block_row = task.out + P::kTableBytes + m * g.matrix_bytes + r / P::kRows * g.row_block_bytes;
-      for (int u = 0; u < g.n_units; ++u) {
-        const int slice = u / kSliceUnits;
-        const UnitOut<P> out{block_row + static_cast<int64_t>(slice) * g.tile_bytes, static_cast<int>(r % P::kRows),
-                             u % kSliceUnits, slice + 1 == g.n_slices ? g.last_units : kSliceUnits};
-        if constexpr (P::kQuantized) {
-          constexpr int kParts = Packer::kBlockElems / P::kUnit;
-          Packer::unit(load_block<Block>(in + u / kParts * static_cast<int64_t>(sizeof(Block))), u % kParts, out);
-        } else {
-          Packer::unit(in + u * P::kUnit * static_cast<int64_t>(sizeof(Block)), task.k - u * P::kUnit, out);
-        }
-      }
-    }
+  const int64_t n_blocks = task.n_matrices * g.n_row_blocks;
+  const int64_t end = task.block_end < 0 ? n_blocks : task.block_end;
+  if constexpr (P::kTableBytes > 0)
+    if (task.block_begin == 0) Packer::table(reinterpret_cast<uint32_t*>(task.out));
+  for (int64_t b = task.block_begin; b < end; ++b) {
+    std::byte* block = task.out + P::kTableBytes + b * g.row_block_bytes;
+    std::memset(block, 0, static_cast<size_t>(g.row_block_bytes));
+    const int64_t m = b / g.n_row_blocks, first_row = b % g.n_row_blocks * P::kRows;
+    for (int64_t r = first_row; r < first_row + P::kRows && r < task.n_rows; ++r)
+      pack_row<Packer>(task, g, m, r, block);
+  }
 }
 
 template <class P>
@@ -111,7 +122,7 @@ void multiply_of(const std::byte* packed, int64_t matrix, int64_t n_rows, int64_
       const Unit unit = make_unit<P>(tile, u % kSliceUnits, slice + 1 == g.n_slices ? g.last_units : kSliceUnits);
       const int row = static_cast<int>(r % P::kRows);
       const typename P::Codes codes = P::load_codes(unit, row);
-      const typename P::Scales scales = P::load_scales(unit);
+      const auto scales = P::prepare(P::load_scales(unit));
       const typename P::Acts acts = host_acts<P>(x, k, u);
       const float value = dot_once<P>(codes, scales, row, lookup, acts);
       CHECK(value == dot_of<P>(decode_unit<P>(codes, scales, row, lookup), acts) || value != value, value);
@@ -151,17 +162,43 @@ void put_pick_nibbles(Code&& code, uint32_t (&w)[4]) {
   }
 }
 template <class Code>
-uint32_t high_bits(Code&& code, int bit) {  // bit 8b + i: that bit of code 4i + b
+uint32_t put_one_bit(Code&& code) {  // bit 8b + i: code 4i + b
   uint32_t word = 0;
-  for (int j = 0; j < 32; ++j) word |= (code(j) >> bit & 1u) << (8 * (j % 4) + j / 4);
+  for (int j = 0; j < 32; ++j) word |= (code(j) & 1u) << (8 * (j % 4) + j / 4);
   return word;
 }
 template <class Code>
-void put_two_bits(Code&& code, int shift, uint32_t (&w)[2]) {  // bits shift, shift + 1 of the codes
+void put_two_bits(Code&& code, uint32_t (&w)[2]) {
   for (int h = 0; h < 2; ++h) {
     w[h] = 0;
-    for (int j = 0; j < 16; ++j) w[h] |= (code(16 * h + j) >> shift & 3u) << (8 * (j % 4) + 2 * (j / 4));
+    for (int j = 0; j < 16; ++j) w[h] |= (code(16 * h + j) & 3u) << (8 * (j % 4) + 2 * (j / 4));
   }
+}
+// Words of codes of 3, 5 and 6 bits; see their readers in types_k.h and types_nibble.h.
+template <class Code>
+void put_three_bits(Code&& code, uint32_t (&w)[3]) {
+  for (uint32_t& word : w) word = 0;
+  for (int b = 0; b < 4; ++b) {
+    const uint32_t c6 = code(24 + b), c7 = code(28 + b);
+    const uint32_t tops[3] = {c6 & 3, c7 & 3, c6 >> 2 << 1 | c7 >> 2};
+    for (int j = 0; j < 3; ++j) w[j] |= (code(8 * j + b) | code(8 * j + 4 + b) << 3 | tops[j] << 6) << (8 * b);
+  }
+}
+template <class Code>
+void put_five_bits(Code&& code, uint32_t (&w)[5]) {
+  for (uint32_t& word : w) word = 0;
+  for (int b = 0; b < 4; ++b) {
+    const uint32_t c5 = code(20 + b), c6 = code(24 + b), c7 = code(28 + b);
+    const uint32_t tops[5] = {c5 & 7, c6 & 7, c7 & 7, c5 >> 3 | (c7 >> 3 & 1) << 2, c6 >> 3 | c7 >> 4 << 2};
+    for (int j = 0; j < 5; ++j) w[j] |= (code(4 * j + b) | tops[j] << 5) << (8 * b);
+  }
+}
+template <class Code>
+void put_six_bits(Code&& code, uint32_t (&w)[6]) {
+  for (uint32_t& word : w) word = 0;
+  for (int b = 0; b < 4; ++b)
+    for (int j = 0; j < 6; ++j)
+      w[j] |= (code(4 * j + b) | (code(24 + j / 3 * 4 + b) >> (2 * (j % 3)) & 3u) << 6) << (8 * b);
 }
 
 template <int i, int n, class P>

@@ -13,11 +13,12 @@ uint32_t k_nibble(const uint8_t* qs, int j) {
   return j % 64 < 32 ? byte & 15 : byte >> 4;
 }
 
-// Plane i: bytes of low nibbles, plane i + 1: nibbles of high pairs, for two six-bit numbers per row.
+// Planes i and i + 1 hold a SixBits4.
 template <int i, class P>
-void put_six_bits(const UnitOut<P>& out, uint32_t first, uint32_t second) {
+void put_six_bit_pair(const UnitOut<P>& out, uint32_t first, uint32_t second) {
   out.template put<i>(out.row, static_cast<uint8_t>((first & 15) | (second & 15) << 4));
-  out.template add_bits<i + 1>(0, static_cast<uint16_t>((first >> 4 | second >> 4 << 2) << (4 * out.row)));
+  const int place = 8 * (out.row / 2) + (out.row % 2 ? 0 : 4);
+  out.template add_bits<i + 1>(0, static_cast<uint16_t>((first >> 4 | second >> 4 << 2) << place));
 }
 
 struct PackQ4_K {
@@ -30,7 +31,7 @@ struct PackQ4_K {
     put_row_words<0>(out, w);
     out.put<1>(out.row, two_halves(b.d, b.dmin));
     const ScaleMin group = unpack_scale_min(b.scales, part);
-    put_six_bits<2>(out, group.scale, group.min);
+    put_six_bit_pair<2>(out, group.scale, group.min);
   }
 };
 struct PackQ5_K {
@@ -38,13 +39,13 @@ struct PackQ5_K {
   using Block = BlockQ5_K;
   static constexpr int kBlockElems = 256;
   static void unit(const Block& b, int part, const UnitOut<Type>& out) {
-    uint32_t w[4];
-    put_halves_nibbles([&](int j) { return k_nibble(b.qs, 32 * part + j); }, w);
-    put_row_words<0>(out, w);
-    out.put<1>(out.row, high_bits([&](int j) { return b.qh[j] >> part & 1u; }, 0));
+    uint32_t w[5];
+    put_five_bits([&](int j) { return k_nibble(b.qs, 32 * part + j) | (b.qh[j] >> part & 1u) << 4; }, w);
+    for (int i = 0; i < 4; ++i) out.put_row_word<0, 4>(i, w[i]);
+    out.put<1>(out.row, w[4]);
     out.put<2>(out.row, two_halves(b.d, b.dmin));
     const ScaleMin group = unpack_scale_min(b.scales, part);
-    put_six_bits<3>(out, group.scale, group.min);
+    put_six_bit_pair<3>(out, group.scale, group.min);
   }
 };
 struct PackQ6_K {
@@ -57,12 +58,11 @@ struct PackQ6_K {
       const uint32_t byte = b.ql[64 * (j / 128) + j % 64];
       return (j % 128 < 64 ? byte & 15 : byte >> 4) | two_bits(b.qh, j) << 4;
     };
-    uint32_t w[4], high[2];
-    put_halves_nibbles(code, w);
-    put_row_words<0>(out, w);
-    put_two_bits(code, 4, high);
-    put_row_words<1>(out, high);
-    for (int i = 0; i < 2; ++i) out.put<2>(2 * out.row + i, b.scales[2 * part + i]);
+    uint32_t w[6];
+    put_six_bits(code, w);
+    for (int i = 0; i < 4; ++i) out.put_row_word<0, 4>(i, w[i]);
+    for (int i = 0; i < 2; ++i) out.put_row_word<1, 2>(i, w[4 + i]);
+    for (int i = 0; i < 2; ++i) out.put<2>(2 * out.row + i, static_cast<uint8_t>(b.scales[2 * part + i] + 128));
     out.put<3>(out.row, b.d);
   }
 };
@@ -72,10 +72,10 @@ struct PackQ2_K {
   static constexpr int kBlockElems = 256;
   static void unit(const Block& b, int part, const UnitOut<Type>& out) {
     uint32_t w[2];
-    put_two_bits([&](int j) { return two_bits(b.qs, 32 * part + j); }, 0, w);
+    put_two_bits([&](int j) { return two_bits(b.qs, 32 * part + j); }, w);
     put_row_words<0>(out, w);
-    for (int i = 0; i < 2; ++i) out.put<1>(2 * out.row + i, b.scales[2 * part + i]);
-    out.put<2>(out.row, two_halves(b.d, b.dmin));
+    out.put<1>(out.row, two_halves(b.d, b.dmin));
+    for (int i = 0; i < 2; ++i) out.put<2>(2 * out.row + i, b.scales[2 * part + i]);
   }
 };
 struct PackQ3_K {
@@ -87,12 +87,12 @@ struct PackQ3_K {
     return low | (b.scales[8 + g % 4] >> (2 * (g / 4)) & 3u) << 4;
   }
   static void unit(const Block& b, int part, const UnitOut<Type>& out) {
-    uint32_t w[2];
-    put_two_bits([&](int j) { return two_bits(b.qs, 32 * part + j); }, 0, w);
-    put_row_words<0>(out, w);
-    out.put<1>(out.row, high_bits([&](int j) { return b.hmask[j] >> part & 1u; }, 0));
+    uint32_t w[3];
+    put_three_bits([&](int j) { return two_bits(b.qs, 32 * part + j) | (b.hmask[j] >> part & 1u) << 2; }, w);
+    for (int i = 0; i < 2; ++i) out.put_row_word<0, 2>(i, w[i]);
+    out.put<1>(out.row, w[2]);
     out.put<2>(out.row, b.d);
-    put_six_bits<3>(out, scale(b, 2 * part), scale(b, 2 * part + 1));
+    put_six_bit_pair<3>(out, scale(b, 2 * part), scale(b, 2 * part + 1));
   }
 };
 
@@ -101,7 +101,7 @@ struct PackQ1_0 {
   using Block = BlockQ1_0;
   static constexpr int kBlockElems = 128;
   static void unit(const Block& b, int part, const UnitOut<Type>& out) {
-    const uint32_t bits = high_bits([&](int j) { return b.qs[4 * part + j / 8] >> (j % 8) & 1u; }, 0);
+    const uint32_t bits = put_one_bit([&](int j) { return b.qs[4 * part + j / 8] >> (j % 8) & 1u; });
     out.row < 4 ? out.put<0>(out.row, bits) : out.put<1>(out.row - 4, bits);
     out.put<2>(out.row, b.d);
   }
@@ -112,7 +112,7 @@ struct PackQ2_0 {
   static constexpr int kBlockElems = 64;
   static void unit(const Block& b, int part, const UnitOut<Type>& out) {
     uint32_t w[2];
-    put_two_bits([&](int j) { return b.qs[8 * part + j / 4] >> (2 * (j % 4)) & 3u; }, 0, w);
+    put_two_bits([&](int j) { return b.qs[8 * part + j / 4] >> (2 * (j % 4)) & 3u; }, w);
     put_row_words<0>(out, w);
     out.put<1>(out.row, b.d);
   }
@@ -123,7 +123,7 @@ struct PackTQ2_0 {
   static constexpr int kBlockElems = 256;
   static void unit(const Block& b, int part, const UnitOut<Type>& out) {
     uint32_t w[2];
-    put_two_bits([&](int j) { return two_bits(b.qs, 32 * part + j); }, 0, w);
+    put_two_bits([&](int j) { return two_bits(b.qs, 32 * part + j); }, w);
     put_row_words<0>(out, w);
     out.put<1>(out.row, b.d);
   }
@@ -141,7 +141,7 @@ struct PackTQ1_0 {
   }
   static void unit(const Block& b, int part, const UnitOut<Type>& out) {
     uint32_t w[2];
-    put_two_bits([&](int j) { return trit(b, 32 * part + j); }, 0, w);
+    put_two_bits([&](int j) { return trit(b, 32 * part + j); }, w);
     put_row_words<0>(out, w);
     out.put<1>(out.row, b.d);
   }

@@ -19,8 +19,12 @@ void put_picked(const uint8_t* qs, const UnitOut<P>& out) {
   put_pick_nibbles([&](int j) { return nibble_of(qs, j); }, w);
   put_row_words<0>(out, w);
 }
-uint32_t fifth_bits(const uint8_t* qh) {
-  return high_bits([&](int j) { return qh[j / 8] >> (j % 8) & 1u; }, 0);
+template <class P>
+void put_fives(const uint8_t* qs, const uint8_t* qh, const UnitOut<P>& out) {
+  uint32_t w[5];
+  put_five_bits([&](int j) { return nibble_of(qs, j) | (qh[j / 8] >> (j % 8) & 1u) << 4; }, w);
+  for (int i = 0; i < 4; ++i) out.template put_row_word<0, 4>(i, w[i]);
+  out.template put<1>(out.row, w[4]);
 }
 uint32_t two_halves(uint16_t low, uint16_t high) { return low | static_cast<uint32_t>(high) << 16; }
 
@@ -47,8 +51,7 @@ struct PackQ5_0 {
   using Block = BlockQ5_0;
   static constexpr int kBlockElems = 32;
   static void unit(const Block& b, int, const UnitOut<Type>& out) {
-    put_nibbles(b.qs, out);
-    out.put<1>(out.row, fifth_bits(b.qh));
+    put_fives(b.qs, b.qh, out);
     out.put<2>(out.row, b.d);
   }
 };
@@ -57,8 +60,7 @@ struct PackQ5_1 {
   using Block = BlockQ5_1;
   static constexpr int kBlockElems = 32;
   static void unit(const Block& b, int, const UnitOut<Type>& out) {
-    put_nibbles(b.qs, out);
-    out.put<1>(out.row, fifth_bits(b.qh));
+    put_fives(b.qs, b.qh, out);
     out.put<2>(out.row, two_halves(b.d, b.m));
   }
 };

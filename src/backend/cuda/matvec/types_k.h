@@ -5,21 +5,31 @@
 
 namespace tokamak::cuda {
 
-// Scale and min of six bits each, for four rows: a byte {scale, min} of low nibbles and a nibble {scale, min} of high
-// pairs per row; d and dmin per row.
-struct ScaleMin4 {
-  Words<4> d_dmin;
+// Pairs of six-bit numbers of four rows. Stored: a byte of low nibbles per row (first number low), and bytes of high
+// pairs: bits 0-1 first and 2-3 second number of the odd row, 4-5 and 6-7 those of the even row.
+struct SixBits4 {
   Words<1> low;
   uint16_t high;
-
-  template <class Out>
-  TOKAMAK_HD void scale_of_row(int row, Out& out) const {
-    const uint32_t lo = low.w[0] >> (8 * row), hi = static_cast<uint32_t>(high) >> (4 * row);
-    const uint32_t scale = (lo & 15) | (hi & 3) << 4, min = (lo >> 4 & 15) | (hi & 12) << 2;
-    out.d = half_at(d_dmin.w[row], 0) * float_of_small(scale);
-    out.m = -(half_at(d_dmin.w[row], 1) * float_of_small(min));
-  }
 };
+// The same as bytes, one per row.
+struct SixBytes4 {
+  uint32_t first, second;
+};
+TOKAMAK_HD SixBytes4 widen(const SixBits4& s) {
+  const uint32_t high = pick_bytes(s.high, 0, 0x1100);  // rows 0 and 1, rows 2 and 3
+  return {(s.low.w[0] & 0x0F0F0F0F) | (high & 0x00300030) | (high << 4 & 0x30003000),
+          (s.low.w[0] >> 4 & 0x0F0F0F0F) | (high >> 2 & 0x00300030) | (high << 2 & 0x30003000)};
+}
+
+struct ScaleMin4 {
+  Words<4> d_dmin;
+  SixBits4 six;
+};
+template <class Out>
+TOKAMAK_HD void put_scale_min(const Words<4>& d_dmin, const SixBytes4& six, int row, Out& out) {
+  out.d = half_at(d_dmin.w[row], 0) * float_of_byte(six.first, row);
+  out.m = -(half_at(d_dmin.w[row], 1) * float_of_byte(six.second, row));
+}
 
 struct Q4_K : QuantizedType {
   static constexpr int kRows = 4;
@@ -27,15 +37,20 @@ struct Q4_K : QuantizedType {
   static constexpr Plane kPlanes[] = {{64, 1}, {16, 8}, {4, 1}, {2, 1}};
   using Codes = Words<4>;
   using Scales = ScaleMin4;
+  struct Prepared {
+    Words<4> d_dmin;
+    SixBytes4 six;
+  };
+  TOKAMAK_HD static Prepared prepare(const Scales& s) { return {s.d_dmin, widen(s.six)}; }
   using Decoded = UnitDM;
   TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<Q4_K, 0, Codes>(u, row); }
   TOKAMAK_HD static Scales load_scales(const Unit& u) {
-    return {load_group<Q4_K, 1, Words<4>>(u), load_unit<Q4_K, 2, Words<1>>(u), load_unit<Q4_K, 3, uint16_t>(u)};
+    return {load_group<Q4_K, 1, Words<4>>(u), {load_unit<Q4_K, 2, Words<1>>(u), load_unit<Q4_K, 3, uint16_t>(u)}};
   }
-  TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
+  TOKAMAK_HD static Decoded decode(const Codes& c, const Prepared& s, int row, Table) {
     Decoded out;
     split_nibbles(c, out.w);
-    s.scale_of_row(row, out);
+    put_scale_min(s.d_dmin, s.six, row, out);
     return out;
   }
 };
@@ -45,53 +60,57 @@ struct Q5_K : QuantizedType {
   static constexpr Plane kPlanes[] = {{64, 1}, {16, 1}, {16, 8}, {4, 1}, {2, 1}};
   using Codes = Words<4>;
   struct Scales {
-    Words<4> bits;
+    Words<4> fifth;
     ScaleMin4 s;
   };
+  struct Prepared {
+    Words<4> fifth, d_dmin;
+    SixBytes4 six;
+  };
+  TOKAMAK_HD static Prepared prepare(const Scales& s) { return {s.fifth, s.s.d_dmin, widen(s.s.six)}; }
   using Decoded = UnitDM;
   TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<Q5_K, 0, Codes>(u, row); }
   TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {load_unit<Q5_K, 1, Words<4>>(u),
-            {load_group<Q5_K, 2, Words<4>>(u), load_unit<Q5_K, 3, Words<1>>(u), load_unit<Q5_K, 4, uint16_t>(u)}};
+            {load_group<Q5_K, 2, Words<4>>(u), {load_unit<Q5_K, 3, Words<1>>(u), load_unit<Q5_K, 4, uint16_t>(u)}}};
   }
-  TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
+  TOKAMAK_HD static Decoded decode(const Codes& c, const Prepared& s, int row, Table) {
     Decoded out;
-    join_fifth_bit(c, s.bits.w[row], out.w);
-    s.s.scale_of_row(row, out);
+    split_five_bits(c, s.fifth.w[row], out.w);
+    put_scale_min(s.d_dmin, s.six, row, out);
     return out;
   }
 };
 
-// Bits 8b + 2i and above of word h of the second plane are bits 4 and 5 of weight 16h + 4i + b.
+// Six words c[0..5] of six-bit codes: the low six bits of their bytes are words 0 to 5 of the unit; word 6 is the top
+// pairs of words 0, 1, 2 (low to high), word 7 those of 3, 4, 5. Scale bytes are stored plus 128.
 struct Q6_K : QuantizedType {
-  static constexpr int kRows = 4, kOffset = 32;
-  static constexpr Plane kPlanes[] = {{64, 1}, {32, 1}, {8, 1}, {8, 8}};  // low, high bits; two i8 scales per row; d
+  static constexpr int kRows = 2, kOffset = 32;
+  static constexpr Plane kPlanes[] = {{32, 1}, {16, 1}, {4, 1}, {4, 8}};  // words 0-3, 4-5; two scales per row; d
   struct Codes {
     Words<4> low;
     Words<2> high;
   };
   struct Scales {
-    Words<2> codes, d;
+    Words<1> codes, d;
   };
   using Decoded = UnitD2;
   TOKAMAK_HD static Codes load_codes(const Unit& u, int row) {
     return {load_row<Q6_K, 0, Words<4>>(u, row), load_row<Q6_K, 1, Words<2>>(u, row)};
   }
   TOKAMAK_HD static Scales load_scales(const Unit& u) {
-    return {load_unit<Q6_K, 2, Words<2>>(u), load_group<Q6_K, 3, Words<2>>(u)};
+    return {load_unit<Q6_K, 2, Words<1>>(u), load_group<Q6_K, 3, Words<1>>(u)};
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
     Decoded out;
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t h0 = i <= 2 ? c.high.w[0] << (4 - 2 * i) : c.high.w[0] >> 2;
-      const uint32_t h1 = i <= 2 ? c.high.w[1] << (4 - 2 * i) : c.high.w[1] >> 2;
-      out.w[i] = (c.low.w[i] & 0x0F0F0F0F) | (h0 & 0x30303030);
-      out.w[4 + i] = (c.low.w[i] >> 4 & 0x0F0F0F0F) | (h1 & 0x30303030);
-    }
-    const float d = half_at(s.d.w[row / 2], row % 2);
-    const uint32_t codes = s.codes.w[row / 2] >> (16 * (row % 2));
-    out.d0 = d * (float_of_small((codes & 255) ^ 128) - 128.0f);
-    out.d1 = d * (float_of_small((codes >> 8 & 255) ^ 128) - 128.0f);
+    const uint32_t words[6] = {c.low.w[0], c.low.w[1], c.low.w[2], c.low.w[3], c.high.w[0], c.high.w[1]};
+    for (int i = 0; i < 6; ++i) out.w[i] = words[i] & 0x3F3F3F3F;
+    for (int i = 0; i < 2; ++i)
+      out.w[6 + i] = (words[3 * i] >> 6 & 0x03030303) | (words[3 * i + 1] >> 4 & 0x0C0C0C0C) |
+                     (words[3 * i + 2] >> 2 & 0x30303030);
+    const float d = half_at(s.d.w[0], row);
+    out.d0 = d * (float_of_byte(s.codes.w[0], row * 2) - 128.0f);
+    out.d1 = d * (float_of_byte(s.codes.w[0], row * 2 + 1) - 128.0f);
     return out;
   }
 };
@@ -102,58 +121,74 @@ TOKAMAK_HD void split_two_bits(const Words<2>& c, uint32_t (&w)[8]) {
 }
 
 struct Q2_K : QuantizedType {
-  static constexpr int kStride = 8, kRows = 8, kRegisters = 80;
-  static constexpr Plane kPlanes[] = {{64, 1}, {16, 1}, {32, 8}};  // codes, {scale, min} nibbles of two groups; d, dmin
+  static constexpr int kStride = 8, kRows = 4;
+  static constexpr Plane kPlanes[] = {{32, 1}, {16, 8}, {8, 1}};  // codes; d, dmin; {scale, min} nibbles of two groups
   using Codes = Words<2>;
   struct Scales {
-    Words<4> codes;
-    Words<8> d_dmin;
+    Words<4> d_dmin;
+    Words<2> codes;
   };
+  struct Prepared {
+    Words<4> d_dmin;
+    uint32_t scales[2], mins[2];  // bytes, two rows of two groups in a word
+  };
+  TOKAMAK_HD static Prepared prepare(const Scales& s) {
+    return {s.d_dmin,
+            {s.codes.w[0] & 0x0F0F0F0F, s.codes.w[1] & 0x0F0F0F0F},
+            {s.codes.w[0] >> 4 & 0x0F0F0F0F, s.codes.w[1] >> 4 & 0x0F0F0F0F}};
+  }
   using Decoded = UnitDM2;
   TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<Q2_K, 0, Codes>(u, row); }
   TOKAMAK_HD static Scales load_scales(const Unit& u) {
-    return {load_unit<Q2_K, 1, Words<4>>(u), load_group<Q2_K, 2, Words<8>>(u)};
+    return {load_group<Q2_K, 1, Words<4>>(u), load_unit<Q2_K, 2, Words<2>>(u)};
   }
-  TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
+  TOKAMAK_HD static Decoded decode(const Codes& c, const Prepared& s, int row, Table) {
     Decoded out;
     split_two_bits(c, out.w);
     const float d = half_at(s.d_dmin.w[row], 0), dmin = -half_at(s.d_dmin.w[row], 1);
-    const uint32_t codes = s.codes.w[row / 2] >> (16 * (row % 2));
-    out.d0 = d * float_of_small(codes & 15);
-    out.m0 = dmin * float_of_small(codes >> 4 & 15);
-    out.d1 = d * float_of_small(codes >> 8 & 15);
-    out.m1 = dmin * float_of_small(codes >> 12 & 15);
+    const uint32_t scales = s.scales[row / 2], mins = s.mins[row / 2];
+    out.d0 = d * float_of_byte(scales, row % 2 * 2);
+    out.m0 = dmin * float_of_byte(mins, row % 2 * 2);
+    out.d1 = d * float_of_byte(scales, row % 2 * 2 + 1);
+    out.m1 = dmin * float_of_byte(mins, row % 2 * 2 + 1);
     return out;
   }
 };
 
-// Bit 8b + i of the second plane is bit 2 of weight 4i + b.
+// Three words c[0..2] of three-bit codes: bits 0-2 and 3-5 of their bytes are words 2j and 2j + 1 of the unit; of word
+// 6 (7) the low pair is the top pair of c[0] (c[1]), bit 2 is bit 7 (6) of c[2].
 struct Q3_K : QuantizedType {
   static constexpr int kStride = 8, kRows = 4, kOffset = 4;
-  // low bits, third bits, d; of two groups per row: a byte of low nibbles and a nibble of high pairs of the scales
+  // words 0-1, word 2, d; pairs of scales (SixBits4)
   static constexpr Plane kPlanes[] = {{32, 1}, {16, 1}, {8, 8}, {4, 1}, {2, 1}};
   using Codes = Words<2>;
   struct Scales {
-    Words<4> bits;
+    Words<4> third;
     Words<2> d;
-    Words<1> low;
-    uint16_t high;
+    SixBits4 six;
   };
+  struct Prepared {
+    Words<4> third;
+    Words<2> d;
+    SixBytes4 six;
+  };
+  TOKAMAK_HD static Prepared prepare(const Scales& s) { return {s.third, s.d, widen(s.six)}; }
   using Decoded = UnitD2;
   TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<Q3_K, 0, Codes>(u, row); }
   TOKAMAK_HD static Scales load_scales(const Unit& u) {
-    return {load_unit<Q3_K, 1, Words<4>>(u), load_group<Q3_K, 2, Words<2>>(u), load_unit<Q3_K, 3, Words<1>>(u),
-            load_unit<Q3_K, 4, uint16_t>(u)};
+    return {load_unit<Q3_K, 1, Words<4>>(u),
+            load_group<Q3_K, 2, Words<2>>(u),
+            {load_unit<Q3_K, 3, Words<1>>(u), load_unit<Q3_K, 4, uint16_t>(u)}};
   }
-  TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
+  TOKAMAK_HD static Decoded decode(const Codes& c, const Prepared& s, int row, Table) {
     Decoded out;
-    split_two_bits(c, out.w);
-    const uint32_t bits = s.bits.w[row];
-    for (int i = 0; i < 8; ++i) out.w[i] |= (i <= 2 ? bits << (2 - i) : bits >> (i - 2)) & 0x04040404;
+    const uint32_t words[3] = {c.w[0], c.w[1], s.third.w[row]};
+    for (int i = 0; i < 6; ++i) out.w[i] = words[i / 2] >> (3 * (i % 2)) & 0x07070707;
+    out.w[6] = (words[0] >> 6 & 0x03030303) | (words[2] >> 5 & 0x04040404);
+    out.w[7] = (words[1] >> 6 & 0x03030303) | (words[2] >> 4 & 0x04040404);
     const float d = half_at(s.d.w[row / 2], row % 2);
-    const uint32_t lo = s.low.w[0] >> (8 * row), hi = static_cast<uint32_t>(s.high) >> (4 * row);
-    out.d0 = d * (float_of_small((lo & 15) | (hi & 3) << 4) - 32.0f);
-    out.d1 = d * (float_of_small((lo >> 4 & 15) | (hi & 12) << 2) - 32.0f);
+    out.d0 = d * (float_of_byte(s.six.first, row) - 32.0f);
+    out.d1 = d * (float_of_byte(s.six.second, row) - 32.0f);
     return out;
   }
 };

@@ -18,17 +18,24 @@ struct QuantizedType {
   static constexpr bool kTwoSided = false;  // see TwoSided in activations.h
   using Acts = ActsQ8;
   using Table = Lookup;
+  // What is done once per row block with its scales.
+  template <class Scales>
+  TOKAMAK_HD static const Scales& prepare(const Scales& s) {
+    return s;
+  }
 };
 
 TOKAMAK_HD void split_nibbles(const Words<4>& c, uint32_t (&w)[8]) {  // kHigh16
   for (int i = 0; i < 4; ++i) w[i] = c.w[i] & 0x0F0F0F0F, w[4 + i] = c.w[i] & 0xF0F0F0F0;
 }
-// Bit 8b + i of `bits` is bit 4 of weight 4i + b.
-TOKAMAK_HD void join_fifth_bit(const Words<4>& c, uint32_t bits, uint32_t (&w)[8]) {
-  for (int i = 0; i < 4; ++i) {
-    w[i] = (c.w[i] & 0x0F0F0F0F) | ((bits << (4 - i)) & 0x10101010);
-    w[4 + i] = ((c.w[i] >> 4) & 0x0F0F0F0F) | ((bits >> i) & 0x10101010);
-  }
+// Five words c[0..3], e of five-bit codes: the low five bits of their bytes are words 0 to 4 of the unit; of words 5 to
+// 7 the low three bits are the top three of words 0 to 2, and the high two lie in the tops of the other two words.
+TOKAMAK_HD void split_five_bits(const Words<4>& c, uint32_t e, uint32_t (&w)[8]) {
+  for (int i = 0; i < 4; ++i) w[i] = c.w[i] & 0x1F1F1F1F;
+  w[4] = e & 0x1F1F1F1F;
+  w[5] = (c.w[0] >> 5 & 0x07070707) | (c.w[3] >> 2 & 0x18181818);
+  w[6] = (c.w[1] >> 5 & 0x07070707) | (e >> 2 & 0x18181818);
+  w[7] = (c.w[2] >> 5 & 0x07070707) | (c.w[3] >> 4 & 0x08080808) | (e >> 3 & 0x10101010);
 }
 
 struct Q4_0 : QuantizedType {
@@ -68,10 +75,10 @@ struct Q4_1 : QuantizedType {
 
 struct Q5_0 : QuantizedType {
   static constexpr int kRows = 4, kOffset = 16;
-  static constexpr Plane kPlanes[] = {{64, 1}, {16, 1}, {8, 1}};  // codes, fifth bits, d
+  static constexpr Plane kPlanes[] = {{64, 1}, {16, 1}, {8, 1}};  // codes, fifth words, d
   using Codes = Words<4>;
   struct Scales {
-    Words<4> bits;
+    Words<4> fifth;
     Words<2> d;
   };
   using Decoded = UnitD;
@@ -81,7 +88,7 @@ struct Q5_0 : QuantizedType {
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
     Decoded out;
-    join_fifth_bit(c, s.bits.w[row], out.w);
+    split_five_bits(c, s.fifth.w[row], out.w);
     out.d = half_at(s.d.w[row / 2], row % 2);
     return out;
   }
@@ -89,10 +96,10 @@ struct Q5_0 : QuantizedType {
 
 struct Q5_1 : QuantizedType {
   static constexpr int kRows = 4;
-  static constexpr Plane kPlanes[] = {{64, 1}, {16, 1}, {16, 1}};  // codes, fifth bits, d and m
+  static constexpr Plane kPlanes[] = {{64, 1}, {16, 1}, {16, 1}};  // codes, fifth words, d and m
   using Codes = Words<4>;
   struct Scales {
-    Words<4> bits, dm;
+    Words<4> fifth, dm;
   };
   using Decoded = UnitDM;
   TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<Q5_1, 0, Codes>(u, row); }
@@ -101,7 +108,7 @@ struct Q5_1 : QuantizedType {
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
     Decoded out;
-    join_fifth_bit(c, s.bits.w[row], out.w);
+    split_five_bits(c, s.fifth.w[row], out.w);
     out.d = half_at(s.dm.w[row], 0);
     out.m = half_at(s.dm.w[row], 1);
     return out;
@@ -157,7 +164,9 @@ struct MXFP4 : QuantizedType {
   using Decoded = UnitD;
   TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<MXFP4, 0, Codes>(u, row); }
   TOKAMAK_HD static Scales load_scales(const Unit& u) { return load_unit<MXFP4, 1, Scales>(u); }
-  TOKAMAK_HD static TwoSided decode_codes(const Codes& c, Table lookup) { return decode_e2m1(c, lookup); }
+  TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales&, int, Table lookup) {
+    return decode_e2m1(c, lookup);
+  }
   TOKAMAK_HD static Decoded decode(const Codes&, const Scales& s, int row, Table) {  // scales only
     Decoded out;
     const uint32_t bits = (s.w[0] >> (8 * row) & 255) << 23;
@@ -178,7 +187,9 @@ struct NVFP4 : QuantizedType {
   using Decoded = UnitD2;
   TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<NVFP4, 0, Codes>(u, row); }
   TOKAMAK_HD static Scales load_scales(const Unit& u) { return load_unit<NVFP4, 1, Scales>(u); }
-  TOKAMAK_HD static TwoSided decode_codes(const Codes& c, Table lookup) { return decode_e2m1(c, lookup); }
+  TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales&, int, Table lookup) {
+    return decode_e2m1(c, lookup);
+  }
   TOKAMAK_HD static Decoded decode(const Codes&, const Scales& s, int row, Table) {  // scales only
     Decoded out;
     const uint32_t halves = pick_bytes(s.w[row / 2], 0, row % 2 ? 0x3424 : 0x1404) >> 1;
@@ -211,7 +222,9 @@ struct IQ4_NL : QuantizedType {
   using Decoded = UnitD;
   TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<IQ4_NL, 0, Codes>(u, row); }
   TOKAMAK_HD static Scales load_scales(const Unit& u) { return load_unit<IQ4_NL, 1, Scales>(u); }
-  TOKAMAK_HD static TwoSided decode_codes(const Codes& c, Table lookup) { return decode_iq4(c, lookup); }
+  TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales&, int, Table lookup) {
+    return decode_iq4(c, lookup);
+  }
   TOKAMAK_HD static Decoded decode(const Codes&, const Scales& s, int row, Table) {  // scales only
     Decoded out;
     out.d = half_at(s.w[row / 2], row % 2);
@@ -234,7 +247,9 @@ struct IQ4_XS : QuantizedType {
   TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {load_group<IQ4_XS, 1, Words<2>>(u), load_unit<IQ4_XS, 2, uint16_t>(u), load_unit<IQ4_XS, 3, uint8_t>(u)};
   }
-  TOKAMAK_HD static TwoSided decode_codes(const Codes& c, Table lookup) { return decode_iq4(c, lookup); }
+  TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales&, int, Table lookup) {
+    return decode_iq4(c, lookup);
+  }
   TOKAMAK_HD static Decoded decode(const Codes&, const Scales& s, int row, Table) {  // scales only
     Decoded out;
     const uint32_t scale = (s.low >> (4 * row) & 15u) | (s.high >> (2 * row) & 3u) << 4;

@@ -14,6 +14,7 @@ struct PlainType {
   using Table = Lookup;
   struct Scales {};
   TOKAMAK_HD static Scales load_scales(const Unit&) { return {}; }
+  TOKAMAK_HD static Scales prepare(const Scales&) { return {}; }
 };
 
 template <int n>
@@ -68,12 +69,11 @@ struct BF16 : Plain<BF16, 2, 2> {
   TOKAMAK_HD static float high(uint32_t w) { return as_float(w & 0xFFFF0000u); }
 };
 
-// One unit for several columns.
-template <class P>
-TOKAMAK_HD typename P::Decoded decode_unit(const typename P::Codes& c, const typename P::Scales& s, int row,
-                                           Lookup lookup) {
+// One unit for several columns. s: what P::prepare gives.
+template <class P, class Prepared>
+TOKAMAK_HD typename P::Decoded decode_unit(const typename P::Codes& c, const Prepared& s, int row, Lookup lookup) {
   typename P::Decoded out = P::decode(c, s, row, lookup);
-  if constexpr (P::kTwoSided) P::decode_codes(c, lookup).join(out.w);
+  if constexpr (P::kTwoSided) P::decode_codes(c, s, row, lookup).join(out.w);
   return out;
 }
 template <class P>
@@ -84,11 +84,11 @@ TOKAMAK_HD float dot_of(const typename P::Decoded& u, const typename P::Acts& ac
     return P::dot_unit(u, acts);
 }
 // The same value for one column.
-template <class P>
-TOKAMAK_HD float dot_once(const typename P::Codes& c, const typename P::Scales& s, int row, Lookup lookup,
+template <class P, class Prepared>
+TOKAMAK_HD float dot_once(const typename P::Codes& c, const Prepared& s, int row, Lookup lookup,
                           const typename P::Acts& acts) {
   if constexpr (P::kTwoSided)
-    return dot_two_sided(P::decode_codes(c, lookup), P::decode(c, s, row, lookup), acts);
+    return dot_two_sided(P::decode_codes(c, s, row, lookup), P::decode(c, s, row, lookup), acts);
   else
     return dot_of<P>(P::decode(c, s, row, lookup), acts);
 }

@@ -92,6 +92,18 @@ TEST(MatvecLayout, BytesPerWeightStayNearTheFile) {
   }
 }
 
+TEST(MatvecLayout, RangesOfRowBlocksMakeTheSameBytes) {
+  for (const MatvecLayout& layout : matvec_layouts()) {
+    const int64_t n_rows = 11, k = 768, n_blocks = 2 * ((n_rows + layout.row_block - 1) / layout.row_block);
+    const std::vector<std::byte> rows = random_rows(layout.dtype, 2 * n_rows, k, 7);
+    std::vector<std::byte> whole(packed_bytes(layout.dtype, 2, n_rows, k)), parts(whole.size(), std::byte{0xAA});
+    pack_matrices(layout.dtype, {rows.data(), 2, n_rows, k, whole.data()});
+    for (int64_t begin = 0; begin < n_blocks; begin += 3)
+      pack_matrices(layout.dtype, {rows.data(), 2, n_rows, k, parts.data(), begin, std::min(begin + 3, n_blocks)});
+    EXPECT_EQ(whole, parts) << dtype_name(layout.dtype);
+  }
+}
+
 TEST(MatvecLayout, SubnormalAndSpecialScales) {
   const float ones[64] = {1.0f, 1.0f};
   std::vector<std::byte> acts(static_cast<size_t>(q8_column_bytes(64)));
