@@ -27,7 +27,7 @@ std::string_view finish_reason_name(FinishReason reason);
 
 struct GeneratedToken {
   int32_t id = 0;
-  float logprob = 0;  // of the model's own distribution; 0 unless n_probs > 0
+  float logprob = 0;  // of the model's own distribution, unless the request says otherwise; 0 unless n_probs > 0
   std::vector<TokenLogprob> top;
 };
 

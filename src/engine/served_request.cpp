@@ -184,6 +184,7 @@ Result<int32_t> ServedRequest::choose(std::span<float> logits, uint64_t position
     const auto sampled = sampler_.sample(logits, position);
     if (sampled) {
       id = sampled->id;
+      if (request_.post_sampling) final_probs_ = sampler_.last_logprobs(request_.n_probs, id);
     } else if (sampled.error().code == ErrorCode::no_token_left && constrained && request_.constraint->can_end() &&
                !ends.empty()) {
       return ends[0];  // the answer is complete
@@ -193,6 +194,8 @@ Result<int32_t> ServedRequest::choose(std::span<float> logits, uint64_t position
   } else {
     id = forced_.front();
     forced_.pop_front();
+    final_probs_ = {};
+    if (request_.n_probs > 0) final_probs_.top = {{id, 0}};
   }
   sampler_.accept(id);
   if (constrained && !model_.tokenizer().is_eog(id) && !request_.constraint->accept(id))
@@ -228,7 +231,7 @@ TokensEvent ServedRequest::add_token(int32_t id, std::span<const float> logits) 
   tokens_.push_back(id);
   GeneratedToken token{.id = id};
   if (request_.logprobs) {
-    Logprobs probs = top_logprobs(logits, request_.n_probs, id);
+    Logprobs probs = request_.post_sampling ? std::move(final_probs_) : top_logprobs(logits, request_.n_probs, id);
     token.logprob = probs.chosen;
     token.top = std::move(probs.top);
   }

@@ -76,6 +76,7 @@ class ServedRequest {
   std::vector<int32_t> tokens_;
   int64_t n_prompt_;
   std::vector<float> unmasked_;  // logits before the constraint, when log-probabilities are wanted
+  Logprobs final_probs_;         // of the last token, with post_sampling
   std::deque<int32_t> forced_;   // tokens to come, whatever the model says
   bool in_thought_ = false, thought_was_closed_ = false;
   int64_t n_thought_ = 0;  // tokens of the thought under way

@@ -42,6 +42,7 @@ struct GenerationRequest {
   std::vector<int32_t> kept_tokens;  // these are printed in any case; sorted
   size_t n_probs = 0;                // log-probabilities of this many best tokens with every generated one
   bool logprobs = false;             // of the chosen token; implied by n_probs > 0
+  bool post_sampling = false;        // both after the samplers instead of the model's own; tokens put in have 1
   bool prompt_logprobs = false;      // PromptScores events: every prompt token but the first, with n_probs best each
   // Binds all that is generated, but for thoughts (OutputKind::reasoning) unless constrain_reasoning.
   std::shared_ptr<TokenConstraint> constraint;  // of this answer alone

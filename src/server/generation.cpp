@@ -120,6 +120,7 @@ Result<void> read_logprobs(const Fields& fields, Api api, GenerationRequest& req
   }
   const std::string_view name = api == kCompletions ? "logprobs" : "n_probs";
   request.logprobs = fields.has(name);
+  request.post_sampling = fields.flag("post_sampling_probs", false);
   request.n_probs = static_cast<size_t>(fields.integer(name, 0));
   return {};
 }

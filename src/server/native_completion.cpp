@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "server/endpoints.h"
 
 namespace tokamak::server {
@@ -9,7 +11,7 @@ namespace tokamak::server {
 namespace {
 
 struct NativeOptions {
-  bool stream = false, timings = false, logprobs = false, return_tokens = false;
+  bool stream = false, timings = false, logprobs = false, post_sampling = false, return_tokens = false;
   std::vector<std::string> kept_fields;  // empty: all
   Json settings;                         // of the sampler, as they are in force
 };
@@ -23,6 +25,20 @@ struct NativeChoice {
 Json ids(const std::vector<GeneratedToken>& tokens) {
   Json out = Json::array();
   for (const GeneratedToken& token : tokens) out.push_back(token.id);
+  return out;
+}
+
+// An entry of chat_logprobs() as this endpoint has it: with the id, and after sampling with probabilities.
+Json native_entry(Json entry, int32_t id, bool post_sampling) {
+  Json out = {{"id", id}};
+  for (auto& [name, value] : entry.items()) {
+    if (!post_sampling || (name != "logprob" && name != "top_logprobs"))
+      out[name] = std::move(value);
+    else if (name == "logprob")
+      out["prob"] = std::exp(value.get<double>());
+    else
+      out["top_probs"] = std::move(value);
+  }
   return out;
 }
 
@@ -94,7 +110,14 @@ class NativeAnswer : public AnswerWriter {
 
  private:
   Json probabilities(const std::vector<GeneratedToken>& tokens) const {
-    return chat_logprobs(tokens, context_.tokenizer())["content"];
+    Json out = chat_logprobs(tokens, context_.tokenizer())["content"];
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      out[i] = native_entry(std::move(out[i]), tokens[i].id, options_.post_sampling);
+      Json& top = out[i][options_.post_sampling ? "top_probs" : "top_logprobs"];
+      for (size_t k = 0; k < top.size(); ++k)
+        top[k] = native_entry(std::move(top[k]), tokens[i].top[k].id, options_.post_sampling);
+    }
+    return out;
   }
   void keep_wanted(Json& json) const {
     if (options_.kept_fields.empty()) return;
@@ -139,6 +162,7 @@ Result<void> complete_natively(const std::shared_ptr<Exchange>& exchange, Server
   NativeOptions options{.stream = fields.flag("stream", false),
                         .timings = fields.flag("timings_per_token", false),
                         .logprobs = request.logprobs,
+                        .post_sampling = request.post_sampling,
                         .return_tokens = fields.flag("return_tokens", false),
                         .kept_fields = TRY(read_names(fields, "response_fields")),
                         .settings = sampling_json(request.sampling)};

@@ -127,6 +127,13 @@ void Candidates::softmax() {
   probs_valid_ = true;
 }
 
+void Candidates::replace(std::vector<Candidate> list) {
+  list_ = std::move(list);
+  dense_ = false;
+  probs_valid_ = false;
+  n_sorted_ = 0;
+}
+
 void Candidates::sort_prefix(size_t n) {
   list();
   n = std::min(n, list_.size());

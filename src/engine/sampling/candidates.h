@@ -33,9 +33,9 @@ class Candidates {
   Result<void> load(std::span<const float> logits);
 
   bool is_dense() const { return dense_; }
-  std::span<float> logits() { return logits_; }  // dense only, by id
-  std::span<const float> logits() const { return logits_; }
-  std::span<Candidate> list();  // makes the list if dense; no entry is -infinity
+  std::span<float> logits() { return logits_; }              // dense only, by id
+  std::span<const float> logits() const { return logits_; }  // by id; as they were when the list was made
+  std::span<Candidate> list();                               // makes the list if dense; no entry is -infinity
   std::span<const Candidate> final_list() const { return list_; }
   size_t size() { return list().size(); }
   float max_logit();  // -infinity if none is left
@@ -46,6 +46,12 @@ class Candidates {
   // f(logit) for all.
   template <class F>
   void update_all(F f);
+
+  // The logit of every candidate becomes f(candidate).
+  template <class F>
+  void rescore(F f);
+  // These are left, with the logits they bear.
+  void replace(std::vector<Candidate> list);
 
   // Fill Candidate::prob with softmax(logit); a no-op when up to date. Sums in f64 in list order.
   void softmax();
@@ -90,6 +96,13 @@ template <class F>
 void Candidates::update_all(F f) {
   for (Candidate& c : list()) f(c.logit);
   probs_valid_ = false;
+}
+
+template <class F>
+void Candidates::rescore(F f) {
+  for (Candidate& c : list()) c.logit = f(c);
+  probs_valid_ = false;
+  n_sorted_ = 0;
 }
 
 }  // namespace tokamak

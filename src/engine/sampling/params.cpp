@@ -44,6 +44,8 @@ constexpr auto kFields = std::to_array<Field>({
     {"mirostat", &SamplerParams::mirostat},
     {"mirostat_tau", &SamplerParams::mirostat_tau},
     {"mirostat_eta", &SamplerParams::mirostat_eta},
+    {"adaptive_target", &SamplerParams::adaptive_target},
+    {"adaptive_decay", &SamplerParams::adaptive_decay},
     {"seed", &SamplerParams::seed},
     {"ignore_eos", &SamplerParams::ignore_eos},
 });

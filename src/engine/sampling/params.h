@@ -13,14 +13,27 @@
 
 namespace tokamak {
 
-enum class SamplerKind : uint8_t { penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc, temperature, count_ };
+enum class SamplerKind : uint8_t {
+  penalties,
+  dry,
+  top_n_sigma,
+  top_k,
+  typ_p,
+  top_p,
+  min_p,
+  xtc,
+  temperature,
+  infill,
+  adaptive_p,
+  count_
+};
 
 struct LogitBias {
   int32_t token;
   float bias;  // added to the logit; -infinity forbids the token
 };
 
-// The members up to mirostat_eta bear the JSON names of their settings rows, which state range and meaning; a test
+// The members up to ignore_eos bear the JSON names of their settings rows, which state range and meaning; a test
 // holds the defaults equal.
 struct SamplerParams {
   double temperature = 0.8;
@@ -45,6 +58,8 @@ struct SamplerParams {
   int64_t mirostat = 0;
   double mirostat_tau = 5;
   double mirostat_eta = 0.1;
+  double adaptive_target = -1;
+  double adaptive_decay = 0.9;
   int64_t seed = -1;
   bool ignore_eos = false;
   std::vector<std::string> dry_sequence_breakers = {"\n", ":", "\"", "*"};

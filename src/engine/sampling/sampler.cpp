@@ -18,14 +18,15 @@ Result<void> check_id(std::string_view field, int32_t token, size_t n_vocab) {
                n_vocab == 0 ? "the vocabulary is empty" : fmt::format("ids go from 0 to {}", n_vocab - 1)};
 }
 
+bool in_chain(const SamplerParams& p, SamplerKind kind) {
+  return std::find(p.samplers.begin(), p.samplers.end(), kind) != p.samplers.end();
+}
+
 // What the history must remember for the samplers that are on and in the chain.
 History::Windows windows_of(const SamplerParams& p) {
-  const auto in_chain = [&](SamplerKind kind) {
-    return std::find(p.samplers.begin(), p.samplers.end(), kind) != p.samplers.end();
-  };
   const bool penalties = p.repeat_penalty != 1 || p.frequency_penalty != 0 || p.presence_penalty != 0;
-  return {.penalties = penalties && in_chain(SamplerKind::penalties) ? p.repeat_last_n : 0,
-          .dry = p.dry_multiplier != 0 && in_chain(SamplerKind::dry) ? p.dry_penalty_last_n : 0};
+  return {.penalties = penalties && in_chain(p, SamplerKind::penalties) ? p.repeat_last_n : 0,
+          .dry = p.dry_multiplier != 0 && in_chain(p, SamplerKind::dry) ? p.dry_penalty_last_n : 0};
 }
 
 std::vector<LogitBias> all_biases(const SamplerParams& params, const SamplerVocab& vocab) {
@@ -40,10 +41,10 @@ std::vector<LogitBias> all_biases(const SamplerParams& params, const SamplerVoca
 
 Sampler::Sampler(SamplerParams params, SamplerVocab vocab)
     : params_(std::move(params)),
-      n_vocab_(vocab.n_vocab),
-      biases_(all_biases(params_, vocab)),
+      vocab_(std::move(vocab)),
+      biases_(all_biases(params_, vocab_)),
       seed_(params_.seed < 0 ? entropy_seed() : static_cast<uint64_t>(params_.seed)),
-      history_(windows_of(params_), params_.dry_sequence_breakers, std::move(vocab.text)) {
+      history_(windows_of(params_), params_.dry_sequence_breakers, vocab_.text) {
   reset();
 }
 
@@ -56,7 +57,7 @@ Result<Sampler> Sampler::create(SamplerParams params, SamplerVocab vocab) {
 }
 
 void Sampler::accept(int32_t token) {
-  if (token >= 0 && static_cast<size_t>(token) < n_vocab_) history_.accept(token);
+  if (token >= 0 && static_cast<size_t>(token) < vocab_.n_vocab) history_.accept(token);
 }
 
 void Sampler::reset() {
@@ -65,6 +66,8 @@ void Sampler::reset() {
                .target = params_.mirostat_tau,
                .rate = params_.mirostat_eta,
                .limit = 2 * params_.mirostat_tau};
+  adaptive_p_ = {.target = params_.adaptive_target, .decay = params_.adaptive_decay};
+  adaptive_p_.reset();
 }
 
 void Sampler::apply_bias() {
@@ -76,29 +79,47 @@ void Sampler::apply_bias() {
 }
 
 Result<SampledToken> Sampler::sample(std::span<const float> logits, uint64_t position) {
-  CHECK(logits.size() == n_vocab_, logits.size(), n_vocab_);
+  CHECK(logits.size() == vocab_.n_vocab, logits.size(), vocab_.n_vocab);
   TRY(candidates_.load(logits));
   apply_bias();
   if (candidates_.max_logit() == kForbidden)
     return Error{ErrorCode::no_token_left, "every token is forbidden", fmt::format("sampling at position {}", position),
                  "loosen logit_bias, suppress_tokens or the grammar"};
 
-  SamplerStep step{params_, candidates_, history_, seed_, position};
+  SamplerStep step{params_, candidates_, history_, vocab_, seed_, position};
   const bool greedy = params_.greedy(), mirostat = params_.mirostat != 0;
+  const bool runs_all = !greedy || in_chain(params_, SamplerKind::infill);
   for (SamplerKind kind : params_.samplers) {
     const SamplerRow& row = sampler_row(kind);
-    if ((!greedy || row.with_greedy) && (!mirostat || row.with_mirostat)) row.apply(step);
+    if ((runs_all || row.with_greedy) && (!mirostat || row.with_mirostat)) row.apply(step);
   }
   if (greedy) {
     candidates_.keep_top(1);
     candidates_.softmax();
     return SampledToken{candidates_.list()[0].id, 1, 0};
   }
-  const double u = uniform(seed_, position, kChoiceStream);
-  candidates_.softmax();
-  const size_t choice = mirostat ? mirostat_.choose(candidates_, u) : draw(candidates_.list(), u);
+  const size_t choice = choose(uniform(seed_, position, kChoiceStream));
   const Candidate& chosen = candidates_.list()[choice];
   return SampledToken{chosen.id, chosen.prob, std::log(chosen.prob)};
+}
+
+size_t Sampler::choose(double u) {
+  return params_.mirostat != 0 ? mirostat_.choose(candidates_, u) : adaptive_p_.choose(candidates_, u);
+}
+
+Logprobs Sampler::last_logprobs(size_t n, int32_t chosen) const {
+  Logprobs out{.chosen = kForbidden, .top = {}};
+  for (const Candidate& c : last_candidates()) {
+    if (c.id == chosen) out.chosen = std::log(c.prob);
+    if (c.prob > 0) out.top.push_back({c.id, std::log(c.prob)});
+  }
+  n = std::min(n, out.top.size());
+  std::partial_sort(out.top.begin(), out.top.begin() + static_cast<ptrdiff_t>(n), out.top.end(),
+                    [](const TokenLogprob& a, const TokenLogprob& b) {
+                      return a.logprob > b.logprob || (a.logprob == b.logprob && a.id < b.id);
+                    });
+  out.top.resize(n);
+  return out;
 }
 
 Logprobs top_logprobs(std::span<const float> logits, size_t n, int32_t chosen) {

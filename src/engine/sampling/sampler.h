@@ -6,18 +6,23 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/sampling/adaptive_p.h"
 #include "engine/sampling/candidates.h"
 #include "engine/sampling/history.h"
 #include "engine/sampling/mirostat.h"
 #include "engine/sampling/params.h"
+#include "engine/sampling/vocab.h"
 
 namespace tokamak {
 
-// What the sampler must know of the vocabulary.
-struct SamplerVocab {
-  size_t n_vocab = 0;
-  std::vector<int32_t> end_of_generation;  // forbidden by ignore_eos
-  TokenText text;                          // bytes of a token, for DRY's breakers; may be empty
+// Log-probabilities, whose is said where they are made.
+struct TokenLogprob {
+  int32_t id;
+  float logprob;
+};
+struct Logprobs {
+  float chosen = 0;               // of the chosen token; 0 if none was named
+  std::vector<TokenLogprob> top;  // the n best, best first, ties by lowest id
 };
 
 struct SampledToken {
@@ -29,8 +34,9 @@ struct SampledToken {
 // One per sequence. Order of work: bias, ignore_eos and suppress_tokens; then the chain; then the draw, a function of
 // (seed, position) alone.
 // - Greedy (SamplerParams::greedy) takes the best after bias, penalties and DRY, ties by lowest id; filters, which
-//   never change the best but for xtc and typ_p, are skipped.
+//   never change the best but for xtc and typ_p, are skipped. A chain with infill runs whole: then the best is taken.
 // - Mirostat replaces the filters; penalties, DRY and temperature still apply where the chain names them.
+// - Adaptive-p chooses, after the whole chain, when it has a target (named in the chain or not) and Mirostat is off.
 // - A logit of -infinity forbids its token (so masks are written into the logits); NaN and +infinity are refused.
 // Memory is allocated by the first steps and kept. Copyable: a copy continues independently from the same state.
 class Sampler {
@@ -49,31 +55,27 @@ class Sampler {
 
   // The tokens that were left in the last step, with their final probabilities.
   std::span<const Candidate> last_candidates() const { return candidates_.final_list(); }
+  // The same as log-probabilities; a chosen token that is not among them has -infinity.
+  Logprobs last_logprobs(size_t n, int32_t chosen) const;
   const SamplerParams& params() const { return params_; }
   uint64_t seed() const { return seed_; }  // the one drawn if the request named none
 
  private:
   Sampler(SamplerParams params, SamplerVocab vocab);
   void apply_bias();
+  size_t choose(double u);
 
   SamplerParams params_;
-  size_t n_vocab_;
+  SamplerVocab vocab_;
   std::vector<LogitBias> biases_;  // all that forbids or favours
   uint64_t seed_;
   History history_;
   Candidates candidates_;
   Mirostat mirostat_;
+  AdaptiveP adaptive_p_;
 };
 
-// Log-probabilities under softmax of the logits as the model gave them (before any sampler). Sums in f64.
-struct TokenLogprob {
-  int32_t id;
-  float logprob;
-};
-struct Logprobs {
-  float chosen = 0;               // of the chosen token; 0 if none was named
-  std::vector<TokenLogprob> top;  // the n best, best first, ties by lowest id
-};
+// Under softmax of the logits as the model gave them (before any sampler). Sums in f64.
 Logprobs top_logprobs(std::span<const float> logits, size_t n, int32_t chosen = -1);
 
 }  // namespace tokamak

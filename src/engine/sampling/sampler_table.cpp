@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "engine/sampling/infill.h"
 
 namespace tokamak {
 
@@ -139,6 +140,11 @@ void apply_temperature(SamplerStep& step) {
   candidates.update_all([&](float& logit) { logit = finite((logit - best) / temperature); });
 }
 
+void apply_infill(SamplerStep& step) { infill(step.candidates, step.vocab); }
+
+// Comes last and chooses, wherever the chain names it: see Sampler.
+void apply_adaptive_p(SamplerStep&) {}
+
 constexpr auto kRows = std::to_array<SamplerRow>({
     // kind, letter, name, alias, with greedy, with Mirostat, function
     {SamplerKind::penalties, 'e', "penalties", "", true, true, apply_penalties},
@@ -150,6 +156,8 @@ constexpr auto kRows = std::to_array<SamplerRow>({
     {SamplerKind::min_p, 'm', "min_p", "", false, false, apply_min_p},
     {SamplerKind::xtc, 'x', "xtc", "", false, false, apply_xtc},
     {SamplerKind::temperature, 't', "temperature", "temp", false, true, apply_temperature},
+    {SamplerKind::infill, 'i', "infill", "", true, false, apply_infill},
+    {SamplerKind::adaptive_p, 'a', "adaptive_p", "", false, false, apply_adaptive_p},
 });
 
 constexpr bool rows_match_enum() {

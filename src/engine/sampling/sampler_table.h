@@ -8,6 +8,7 @@
 #include "engine/sampling/candidates.h"
 #include "engine/sampling/history.h"
 #include "engine/sampling/params.h"
+#include "engine/sampling/vocab.h"
 
 namespace tokamak {
 
@@ -16,6 +17,7 @@ struct SamplerStep {
   const SamplerParams& params;
   Candidates& candidates;
   History& history;
+  const SamplerVocab& vocab;
   uint64_t seed;
   uint64_t position;
 };

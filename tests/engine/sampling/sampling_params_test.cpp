@@ -41,6 +41,7 @@ TEST(SamplerParams, DefaultsAreThoseOfTheSettingsTable) {
             std::tie(b.frequency_penalty, b.dry_multiplier, b.dry_base, b.dry_allowed_length, b.dry_penalty_last_n));
   EXPECT_EQ(std::tie(a.xtc_probability, a.xtc_threshold, a.mirostat, a.mirostat_tau, a.mirostat_eta, a.seed),
             std::tie(b.xtc_probability, b.xtc_threshold, b.mirostat, b.mirostat_tau, b.mirostat_eta, b.seed));
+  EXPECT_EQ(std::tie(a.adaptive_target, a.adaptive_decay), std::tie(b.adaptive_target, b.adaptive_decay));
   EXPECT_EQ(std::tie(a.ignore_eos, a.dry_sequence_breakers, a.samplers),
             std::tie(b.ignore_eos, b.dry_sequence_breakers, b.samplers));
   EXPECT_TRUE(b.logit_bias.empty());
@@ -61,6 +62,8 @@ TEST(SamplerParams, OutOfRangeNamesTheField) {
   EXPECT_THAT(error_with(&SamplerParams::repeat_penalty, -3), StartsWith("repeat_penalty: -3"));
   EXPECT_THAT(error_with(&SamplerParams::repeat_penalty, 1e30), StartsWith("repeat_penalty: 1e+30"));
   EXPECT_THAT(error_with(&SamplerParams::mirostat, 3), StartsWith("mirostat: 3"));
+  EXPECT_THAT(error_with(&SamplerParams::adaptive_target, 1.5), StartsWith("adaptive_target: 1.5"));
+  EXPECT_THAT(error_with(&SamplerParams::adaptive_decay, 1), StartsWith("adaptive_decay: 1 is out of range"));
   for (double good : {0.0, 1e-9, 100.0}) EXPECT_EQ(error_with(&SamplerParams::temperature, good), "no error");
   for (double good : {0.0, 1.0}) EXPECT_EQ(error_with(&SamplerParams::top_p, good), "no error");
   for (int64_t good : {-1, 0, 1, 2147483647}) EXPECT_EQ(error_with(&SamplerParams::top_k, good), "no error");
@@ -135,7 +138,7 @@ TEST(SamplerTable, LettersAndNamesAreUnique) {
     letters += row.letter;
     EXPECT_EQ(parse_samplers(row.name).value(), parse_samplers(std::string_view(&row.letter, 1)).value());
   }
-  EXPECT_EQ(letters, "edskypmxt");
+  EXPECT_EQ(letters, "edskypmxtia");
 }
 
 }  // namespace

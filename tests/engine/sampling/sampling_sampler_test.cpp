@@ -198,6 +198,9 @@ TEST(Sampler, CornersOfTheRangesAlwaysChoose) {
     p.mirostat = static_cast<int64_t>(pick({0, 0, 1, 2}));
     p.mirostat_tau = pick({0, 5, 100});
     p.mirostat_eta = pick({0, 0.1, 10});
+    p.adaptive_target = pick({-1, 0, 0.5, 1});
+    p.adaptive_decay = pick({0, 0.9, 0.99});
+    if (seed % 2 == 0) p.samplers.push_back(SamplerKind::infill);
     std::shuffle(p.samplers.begin(), p.samplers.end(), random);
     const std::vector<float>& logits = inputs[seed % inputs.size()];
     Sampler sampler = make(p, logits.size());
@@ -244,6 +247,21 @@ TEST(Mirostat, ReplacesTheFilters) {
   params.mirostat_tau = 0;  // everything is; the best stays
   Sampler strict = make(params, 4);
   expect_distribution(distribution(strict, {0, 1, 0, 0}), {{1, 1.0}});
+}
+
+TEST(Logprobs, AfterTheChainAreThoseOfWhatIsLeft) {
+  SamplerParams params = bare("k");
+  params.top_k = 2;
+  Sampler sampler = make(params, 4);
+  const int32_t chosen = sampler.sample(logits_of({0.1, 0.6, 0.1, 0.2}), 0).value().id;
+  const Logprobs out = sampler.last_logprobs(5, chosen);
+  ASSERT_EQ(out.top.size(), 2u);
+  EXPECT_EQ(out.top[0].id, 1);
+  EXPECT_NEAR(out.top[0].logprob, std::log(0.75), 1e-6);
+  EXPECT_EQ(out.top[1].id, 3);
+  EXPECT_NEAR(out.chosen, std::log(chosen == 1 ? 0.75 : 0.25), 1e-6);
+  EXPECT_EQ(sampler.last_logprobs(1, 0).top.size(), 1u);
+  EXPECT_EQ(sampler.last_logprobs(1, 0).chosen, -kInf);
 }
 
 TEST(Logprobs, AreThoseOfTheModel) {
