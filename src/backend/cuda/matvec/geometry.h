@@ -6,7 +6,9 @@
 namespace tokamak::cuda {
 
 struct Geometry {
-  int64_t n_row_blocks, row_block_bytes, matrix_bytes;
+  int64_t matrix_bytes;
+  int n_row_blocks;
+  uint32_t row_block_bytes;
   int n_units, n_slices, last_units, tile_bytes;  // tile_bytes: of a full slice
 };
 
@@ -17,9 +19,9 @@ Geometry geometry_of(int64_t n_rows, int64_t k) {
   g.n_slices = (g.n_units + kSliceUnits - 1) / kSliceUnits;
   g.last_units = g.n_units - (g.n_slices - 1) * kSliceUnits;
   g.tile_bytes = tile_bytes<P>(kSliceUnits);
-  g.row_block_bytes = static_cast<int64_t>(g.n_slices - 1) * g.tile_bytes + tile_bytes<P>(g.last_units);
-  g.n_row_blocks = (n_rows + P::kRows - 1) / P::kRows;
-  g.matrix_bytes = g.n_row_blocks * g.row_block_bytes;
+  g.row_block_bytes = static_cast<uint32_t>((g.n_slices - 1) * g.tile_bytes + tile_bytes<P>(g.last_units));
+  g.n_row_blocks = static_cast<int>((n_rows + P::kRows - 1) / P::kRows);
+  g.matrix_bytes = static_cast<int64_t>(g.n_row_blocks) * g.row_block_bytes;
   return g;
 }
 

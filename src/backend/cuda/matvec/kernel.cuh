@@ -17,11 +17,11 @@
 
 namespace tokamak::cuda {
 
-// What the launch adds to the parameters. A CTA is n_groups groups of n_slice_warps warps; a group has up to
-// blocks_per_group row blocks.
+// What the launch adds to the parameters. A CTA has blockDim.y groups of blockDim.x / 32 warps, one per slice (or every
+// blockDim.x / 32-th); a group has up to blocks_per_group row blocks.
 struct Split {
   Geometry g;
-  int n_slice_warps, n_groups, blocks_per_group;
+  int n_slice_warps, n_groups, blocks_per_group, cta_blocks;
 };
 
 __device__ inline void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
@@ -113,11 +113,9 @@ __device__ inline void walk_slice(const MatvecParams& p, const SliceWalk& w, Uni
   Unit unit = make_unit<P>(w.first_tile, Units::kWhole || lane < n_units ? lane : n_units - 1, n_units);
   typename P::Codes codes[P::kRows];
   typename P::Scales scales;
-  if (w.n_tiles > 0) {
 #pragma unroll
-    for (int r = 0; r < P::kRows; ++r) codes[r] = P::load_codes(unit, r);
-    scales = P::load_scales(unit);
-  }
+  for (int r = 0; r < P::kRows; ++r) codes[r] = P::load_codes(unit, r);
+  scales = P::load_scales(unit);
   if (!waited) wait_for_previous_kernel(), waited = true;
   typename P::Acts acts = zero_acts<P>();
   if (!kColumns && lane < n_units) acts = load_acts<P>(p, w.x_col, w.first_unit + lane);
@@ -171,46 +169,48 @@ template <class P, bool kColumns>
 __global__ void __launch_bounds__(512) __maxnreg__(kColumns ? 128 : P::kRegisters)
     matvec_kernel(const __grid_constant__ MatvecParams p, const __grid_constant__ Split s) {
   extern __shared__ uint4 shared[];
-  auto* part = reinterpret_cast<float*>(shared) + P::kTableBytes / 4;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int slice_warp = warp % s.n_slice_warps, group = warp / s.n_slice_warps;
-  const int cta_first_block = static_cast<int>(blockIdx.x) * s.n_groups * s.blocks_per_group;
-  const int first_block = cta_first_block + group * s.blocks_per_group;
-  const int blocks_left = static_cast<int>(s.g.n_row_blocks) - first_block;
-  const int n_blocks = blocks_left < s.blocks_per_group ? (blocks_left < 0 ? 0 : blocks_left) : s.blocks_per_group;
-  const int cta_tiles = s.n_groups * s.blocks_per_group * p.n_lanes;
-  const int n_cols = kColumns ? p.n_cols : 1;
-
+  // The first loads of weights are what everything waits for: only what they need comes before them.
+  const int lane = threadIdx.x % 32;
+  const int cta_first_block = blockIdx.x * s.cta_blocks;
+  const int first_block = cta_first_block + threadIdx.y * s.blocks_per_group;
+  const int last_block = s.g.n_row_blocks - 1;
+  const uint8_t* first_tile =
+      p.lanes[0].weights + P::kTableBytes +
+      static_cast<uint64_t>(static_cast<uint32_t>(min(first_block, last_block))) * s.g.row_block_bytes;
   allow_next_kernel();
   if constexpr (P::kTableBytes > 0) {
-    for (int i = threadIdx.x; i < P::kTableBytes / 16; i += blockDim.x)
+    for (int i = threadIdx.y * blockDim.x + threadIdx.x; i < P::kTableBytes / 16; i += blockDim.x * blockDim.y)
       shared[i] = reinterpret_cast<const uint4*>(p.lanes[0].weights)[i];
     __syncthreads();
   }
   bool waited = false;
   // Experts: column z * n_used + y of the launch; else column 0.
-  const int first_col = kColumns ? 0 : blockIdx.z * gridDim.y + blockIdx.y;
-  int expert = 0, x_col = first_col;
+  int expert = 0, first_col = 0, x_col = 0;
   if (!kColumns && p.ids) {
     if (!p.ids_are_settled) wait_for_previous_kernel(), waited = true;
     expert = p.ids[blockIdx.z * p.ids_stride + blockIdx.y];
-    if (p.x_per_token) x_col = blockIdx.z;
+    first_tile += static_cast<uint64_t>(static_cast<uint32_t>(expert)) * s.g.matrix_bytes;
+    first_col = blockIdx.z * gridDim.y + blockIdx.y;
+    x_col = p.x_per_token ? blockIdx.z : first_col;
   }
-  const int64_t to_up = p.n_lanes == 2 ? p.lanes[1].weights - p.lanes[0].weights : s.g.row_block_bytes;
-  const uint8_t* first_tile =
-      p.lanes[0].weights + P::kTableBytes + expert * s.g.matrix_bytes + first_block * s.g.row_block_bytes;
 
+  auto* part = reinterpret_cast<float*>(shared) + P::kTableBytes / 4;
+  const int n_cols = kColumns ? p.n_cols : 1;
+  const int n_tiles = max(0, min(s.blocks_per_group, last_block + 1 - first_block)) * p.n_lanes;
+  const int slice_stride = s.cta_blocks * p.n_lanes * P::kRows * n_cols;
   const Lookup lookup{reinterpret_cast<const uint32_t*>(shared), threadIdx.x * p.zero};
-  for (int slice = slice_warp; slice < s.g.n_slices; slice += s.n_slice_warps) {
-    const SliceWalk w{first_tile + slice * s.g.tile_bytes,
+  const int64_t to_up = p.n_lanes == 2 ? p.lanes[1].weights - p.lanes[0].weights : s.g.row_block_bytes;
+  const int64_t two_steps = p.n_lanes == 2 ? s.g.row_block_bytes : 2 * int64_t{s.g.row_block_bytes};
+  float* group_part = part + threadIdx.y * s.blocks_per_group * p.n_lanes * P::kRows * n_cols;
+  for (int slice = threadIdx.x / 32; slice < s.g.n_slices; slice += blockDim.x / 32) {
+    const SliceWalk w{first_tile + static_cast<uint32_t>(slice * s.g.tile_bytes),
                       to_up,
-                      p.n_lanes == 2 ? s.g.row_block_bytes : 2 * s.g.row_block_bytes,
-                      n_blocks * p.n_lanes,
+                      two_steps,
+                      n_tiles,
                       n_cols,
                       slice * kSliceUnits,
                       x_col,
-                      part + (static_cast<int64_t>(slice) * cta_tiles + group * (s.blocks_per_group * p.n_lanes)) *
-                                 P::kRows * n_cols};
+                      group_part + slice * slice_stride};
     if (slice + 1 < s.g.n_slices || s.g.last_units == kSliceUnits)
       walk_slice<P, kColumns>(p, w, UnitCount<kSliceUnits>{}, lookup, lane, waited);
     else
@@ -219,19 +219,20 @@ __global__ void __launch_bounds__(512) __maxnreg__(kColumns ? 128 : P::kRegister
   if (!waited) wait_for_previous_kernel();
 
   // A lane per row, a warp per column. What the first row needs is loaded before the barrier.
-  const int cta_rows = s.n_groups * s.blocks_per_group * P::kRows;
+  const int n_threads = blockDim.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;
+  const int first = kColumns ? lane : thread, step = kColumns ? 32 : n_threads;
+  const int cta_rows = s.cta_blocks * P::kRows;
   const int64_t cta_first_row = static_cast<int64_t>(cta_first_block) * P::kRows;
   const auto inputs_of = [&](int r, int c) {
     return cta_first_row + r < p.n_rows && r < cta_rows && c < n_cols
                ? load_row_inputs(p, cta_first_row + r, expert, first_col + c)
                : RowInputs{};
   };
-  RowInputs inputs = inputs_of(kColumns ? lane : static_cast<int>(threadIdx.x), kColumns ? warp : 0);
+  RowInputs inputs = inputs_of(first, kColumns ? thread / 32 : 0);
   __syncthreads();
-  const int slice_stride = cta_tiles * P::kRows * n_cols;
-  for (int c = kColumns ? warp : 0; c < n_cols; c += kColumns ? blockDim.x / 32 : 1) {
-    if (c >= static_cast<int>(blockDim.x / 32)) inputs = inputs_of(lane, c);
-    for (int r = kColumns ? lane : static_cast<int>(threadIdx.x); r < cta_rows; r += kColumns ? 32 : blockDim.x) {
+  for (int c = kColumns ? thread / 32 : 0; c < n_cols; c += n_threads / 32) {
+    if (c >= n_threads / 32) inputs = inputs_of(first, c);
+    for (int r = first; r < cta_rows; r += step) {
       const int64_t row = cta_first_row + r;
       if (row >= p.n_rows) break;
       float sum[2];
@@ -240,10 +241,11 @@ __global__ void __launch_bounds__(512) __maxnreg__(kColumns ? 128 : P::kRegister
         if (l >= p.n_lanes) break;
         const float* sums = part + ((r / P::kRows * p.n_lanes + l) * n_cols + c) * P::kRows + r % P::kRows;
         sum[l] = sums[0];
+#pragma unroll 8
         for (int slice = 1; slice < s.g.n_slices; ++slice) sum[l] += sums[slice * slice_stride];
       }
       finish_row(p, sum, inputs, row, first_col + c);
-      inputs = inputs_of(kColumns ? r + 32 : r + static_cast<int>(blockDim.x), c);
+      inputs = inputs_of(r + step, c);
     }
   }
 }
@@ -279,6 +281,7 @@ Split split_of(const MatvecParams& p, bool columns) {
   while (blocks < group_blocks && (group_blocks + blocks - 1) / blocks * pairs > slots) ++blocks;
   if (blocks > most) blocks = most;
   s.blocks_per_group = static_cast<int>(blocks > 0 ? blocks : 1);
+  s.cta_blocks = s.blocks_per_group * s.n_groups;
   return s;
 }
 
@@ -292,7 +295,7 @@ cudaError_t launch_kernel(const MatvecParams& p, cudaStream_t stream) {
   const unsigned n_used = kColumns || !p.ids ? 1 : static_cast<unsigned>(p.n_used);
   config.gridDim = dim3(static_cast<unsigned>((group_blocks + s.blocks_per_group - 1) / s.blocks_per_group), n_used,
                         kColumns ? 1 : static_cast<unsigned>(p.n_cols) / n_used);
-  config.blockDim = dim3(static_cast<unsigned>(32 * s.n_slice_warps * s.n_groups));
+  config.blockDim = dim3(static_cast<unsigned>(32 * s.n_slice_warps), static_cast<unsigned>(s.n_groups));
   config.dynamicSmemBytes = static_cast<size_t>(P::kTableBytes + part_bytes);
   config.stream = stream;
   cudaLaunchAttribute attribute{};
