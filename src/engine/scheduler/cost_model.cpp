@@ -10,6 +10,8 @@ constexpr int64_t kFirstChunk = 16;  // tokens, before anything was measured
 // A step that took longer than expected counts at once, one that was faster little by little: the bound on gaps is
 // broken by the slow ones.
 constexpr double kUp = 0.7, kDown = 0.1;
+constexpr int kColdSteps =
+    3;  // the first ones touch weights and memory for the first time: each replaces the one before
 }  // namespace
 
 double CostModel::prefill_work(int64_t n, int64_t depth) const {
@@ -36,7 +38,8 @@ double CostModel::decode_seconds(int64_t n_decode) const {
 
 void CostModel::learn(const StepWork& work, double seconds) {
   const auto n = static_cast<double>(work.n_decode);
-  if (seconds_per_work_ == 0) {
+  if (n_cold_ < kColdSteps && work.prefill > 0) {
+    ++n_cold_;
     seconds_per_work_ = seconds / (n + work.prefill);
     return;
   }

@@ -31,6 +31,7 @@ class CostModel {
   double seconds_per_work_ = 0;  // 0: not measured
   // A step that decodes: once, and for each sequence. 0: not measured.
   double step_seconds_ = 0, sequence_seconds_ = 0;
+  int n_cold_ = 0;  // steps with prompts seen, up to a few
 };
 
 }  // namespace tokamak::scheduler

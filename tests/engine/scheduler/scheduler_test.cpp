@@ -81,6 +81,16 @@ TEST(SchedulerTest, ManyStreamsAndShortPromptsDoNotSpoilWhatALongPromptIsExpecte
   EXPECT_LE(worst_gap(simulator), 0.25);
 }
 
+TEST(CostModelTest, AColdFirstStepIsSoonForgottenAndASlowLaterOneIsNot) {
+  CostModel costs(0);
+  costs.learn({.n_decode = 0, .prefill = 16}, 0.5);
+  EXPECT_LT(costs.tokens_within(0.2, 0), 10);
+  for (int i = 0; i < 2; ++i) costs.learn({.n_decode = 0, .prefill = 16}, 0.016);
+  EXPECT_EQ(costs.tokens_within(0.2, 0), 200);
+  costs.learn({.n_decode = 0, .prefill = 100}, 0.2);
+  EXPECT_LT(costs.tokens_within(0.2, 0), 150);
+}
+
 TEST(SchedulerTest, TheScheduleIsAFunctionOfTheSeed) {
   const auto schedule = [](uint64_t seed) {
     Simulator simulator({.n_pages = 100, .noise = 0.1, .seed = seed}, {.n_parallel = 8, .n_queue = 100});
