@@ -114,8 +114,7 @@ Result<int> test(const Arguments& arguments) {
   for (size_t i = 0; i < recipes.size(); ++i) {
     if (!progress.update(static_cast<double>(i) / static_cast<double>(recipes.size())))
       return Error{.code = ErrorCode::cancelled, .what = "the check was cancelled"};
-    const CaseReport report =
-        check::check_case(recipes[i], options.seed, *backend, *reference, arithmetic_of(options));
+    const CaseReport report = check::check_case(recipes[i], options.seed, *backend, *reference, arithmetic_of(options));
     ++totals.n[static_cast<size_t>(report.verdict)];
     if (report.verdict == Verdict::unsupported) ++totals.unsupported[recipes[i].subject];
     if (report.verdict == Verdict::not_fused) ++totals.not_fused[recipes[i].subject];
