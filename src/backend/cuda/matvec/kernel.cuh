@@ -113,9 +113,11 @@ __device__ inline void walk_slice(const MatvecParams& p, const SliceWalk& w, Uni
   Unit unit = make_unit<P>(w.first_tile, Units::kWhole || lane < n_units ? lane : n_units - 1, n_units);
   typename P::Codes codes[P::kRows];
   typename P::Scales scales;
+  if (w.n_tiles > 0) {
 #pragma unroll
-  for (int r = 0; r < P::kRows; ++r) codes[r] = P::load_codes(unit, r);
-  scales = P::load_scales(unit);
+    for (int r = 0; r < P::kRows; ++r) codes[r] = P::load_codes(unit, r);
+    scales = P::load_scales(unit);
+  }
   if (!waited) wait_for_previous_kernel(), waited = true;
   typename P::Acts acts = zero_acts<P>();
   if (!kColumns && lane < n_units) acts = load_acts<P>(p, w.x_col, w.first_unit + lane);
@@ -132,9 +134,8 @@ __device__ inline void walk_slice(const MatvecParams& p, const SliceWalk& w, Uni
       float v[P::kRows];
 #pragma unroll
       for (int r = 0; r < P::kRows; ++r) {
-        const typename P::Codes row = codes[r];
+        v[r] = dot_once<P>(codes[r], now, r, lookup, acts);
         if (more) codes[r] = P::load_codes(unit, r);
-        v[r] = dot_once<P>(row, now, r, lookup, acts);
       }
       reduce_rows(v, lane);
       if (lane % (32 / P::kRows) == 0) out[row_of_lane<P::kRows>(lane)] = v[0];
