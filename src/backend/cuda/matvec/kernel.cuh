@@ -164,6 +164,44 @@ __device__ inline void walk_slice(const MatvecParams& p, const SliceWalk& w, Uni
   }
 }
 
+// Slices of each row added in ascending order, then the epilogue. part: sums of all warps of the CTA.
+template <class P, bool kColumns>
+__device__ inline void finish_rows(const MatvecParams& p, const Split& s, const float* part, int cta_first_block,
+                                   int expert, int first_col) {
+  const int lane = threadIdx.x % 32, n_cols = kColumns ? p.n_cols : 1;
+  const int slice_stride = s.cta_blocks * p.n_lanes * P::kRows * n_cols;
+  // A lane per row, a warp per column. What the first row needs is loaded before the barrier.
+  const int n_threads = blockDim.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;
+  const int first = kColumns ? lane : thread, step = kColumns ? 32 : n_threads;
+  const int cta_rows = s.cta_blocks * P::kRows;
+  const int64_t cta_first_row = static_cast<int64_t>(cta_first_block) * P::kRows;
+  const auto inputs_of = [&](int r, int c) {
+    return cta_first_row + r < p.n_rows && r < cta_rows && c < n_cols
+               ? load_row_inputs(p, cta_first_row + r, expert, first_col + c)
+               : RowInputs{};
+  };
+  RowInputs inputs = inputs_of(first, kColumns ? thread / 32 : 0);
+  __syncthreads();
+  for (int c = kColumns ? thread / 32 : 0; c < n_cols; c += n_threads / 32) {
+    if (c >= n_threads / 32) inputs = inputs_of(first, c);
+    for (int r = first; r < cta_rows; r += step) {
+      const int64_t row = cta_first_row + r;
+      if (row >= p.n_rows) break;
+      float sum[2];
+#pragma unroll
+      for (int l = 0; l < 2; ++l) {
+        if (l >= p.n_lanes) break;
+        const float* sums = part + ((r / P::kRows * p.n_lanes + l) * n_cols + c) * P::kRows + r % P::kRows;
+        sum[l] = sums[0];
+#pragma unroll 8
+        for (int slice = 1; slice < s.g.n_slices; ++slice) sum[l] += sums[slice * slice_stride];
+      }
+      finish_row(p, sum, inputs, row, first_col + c);
+      inputs = inputs_of(r + step, c);
+    }
+  }
+}
+
 // kColumns: activations of one column stay in registers; of several they are read again for every row block, which
 // is decoded once.
 template <class P, bool kColumns>
@@ -219,36 +257,7 @@ __global__ void __launch_bounds__(512) __maxnreg__(kColumns ? 128 : P::kRegister
   }
   if (!waited) wait_for_previous_kernel();
 
-  // A lane per row, a warp per column. What the first row needs is loaded before the barrier.
-  const int n_threads = blockDim.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;
-  const int first = kColumns ? lane : thread, step = kColumns ? 32 : n_threads;
-  const int cta_rows = s.cta_blocks * P::kRows;
-  const int64_t cta_first_row = static_cast<int64_t>(cta_first_block) * P::kRows;
-  const auto inputs_of = [&](int r, int c) {
-    return cta_first_row + r < p.n_rows && r < cta_rows && c < n_cols
-               ? load_row_inputs(p, cta_first_row + r, expert, first_col + c)
-               : RowInputs{};
-  };
-  RowInputs inputs = inputs_of(first, kColumns ? thread / 32 : 0);
-  __syncthreads();
-  for (int c = kColumns ? thread / 32 : 0; c < n_cols; c += n_threads / 32) {
-    if (c >= n_threads / 32) inputs = inputs_of(first, c);
-    for (int r = first; r < cta_rows; r += step) {
-      const int64_t row = cta_first_row + r;
-      if (row >= p.n_rows) break;
-      float sum[2];
-#pragma unroll
-      for (int l = 0; l < 2; ++l) {
-        if (l >= p.n_lanes) break;
-        const float* sums = part + ((r / P::kRows * p.n_lanes + l) * n_cols + c) * P::kRows + r % P::kRows;
-        sum[l] = sums[0];
-#pragma unroll 8
-        for (int slice = 1; slice < s.g.n_slices; ++slice) sum[l] += sums[slice * slice_stride];
-      }
-      finish_row(p, sum, inputs, row, first_col + c);
-      inputs = inputs_of(r + step, c);
-    }
-  }
+  finish_rows<P, kColumns>(p, s, part, cta_first_block, expert, first_col);
 }
 
 inline int resident_warps(int warps_per_sm, int cta_warps) { return warps_per_sm / cta_warps * cta_warps; }
