@@ -32,20 +32,16 @@ void ExchangeQueue::begin_events(Headers headers) {
 }
 
 bool ExchangeQueue::send_event(std::string text) {
-  std::function<void()> left;
-  {
-    const std::lock_guard lock(mutex_);
-    if (gone_ || ended_ || !is_events_) return false;
-    n_waiting_bytes_ += text.size();
-    if (n_waiting_bytes_ <= kMaxWaitingBytes) {
-      push({.kind = Piece::Kind::events, .response = {}, .text = std::move(text)});
-      return true;
-    }
-    gone_ = cut_off_ = true;
-    std::swap(left, on_disconnect_);
-    wake_();
+  const std::lock_guard lock(mutex_);
+  if (gone_ || ended_ || !is_events_) return false;
+  n_waiting_bytes_ += text.size();
+  if (n_waiting_bytes_ <= kMaxWaitingBytes) {
+    push({.kind = Piece::Kind::events, .response = {}, .text = std::move(text)});
+    return true;
   }
-  if (left) left();
+  // The socket thread calls on_disconnect_: the sender may hold locks that the callback takes.
+  gone_ = cut_off_ = true;
+  wake_();
   return false;
 }
 
