@@ -18,8 +18,10 @@ std::string_view without_port(std::string_view host) {
   return host.substr(0, host.find(':'));
 }
 
+// Digits and dots only: "127.0.0.1.evil.example" is a name that anybody can own.
 bool is_loopback(std::string_view host) {
-  return host == "localhost" || host.starts_with("127.") || host == "::1" || host == "[::1]";
+  const bool is_number = host.find_first_not_of("0123456789.") == host.npos;
+  return host == "localhost" || (is_number && host.starts_with("127.")) || host == "::1" || host == "[::1]";
 }
 }  // namespace
 

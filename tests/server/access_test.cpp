@@ -38,7 +38,9 @@ TEST(AccessTest, PagesOfOtherSitesMayNotAskWithoutAKey) {
   EXPECT_NE(access.why_foreign(request("localhost:8080", "https://evil.example")), "");
   EXPECT_NE(access.why_foreign(request("localhost:8080", "http://localhost:9")), "");
   EXPECT_NE(access.why_foreign(request("localhost:8080", "null")), "");
-  EXPECT_NE(access.why_foreign(request("rebound.example:8080")), "");  // a name that points at this machine
+  // Names that point at this machine.
+  EXPECT_NE(access.why_foreign(request("rebound.example:8080")), "");
+  EXPECT_NE(access.why_foreign(request("127.0.0.1.example:8080", "http://127.0.0.1.example:8080")), "");
 }
 
 TEST(AccessTest, ForeignPagesAreLetInByKeyOriginOrAddress) {
