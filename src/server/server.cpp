@@ -52,10 +52,6 @@ Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<Session> session, 
                     .n_parallel = service_options.n_parallel,
                     .grammar = {.tokenizer = model.tokenizer(), .trie = VocabTrie::create(model.tokenizer())}});
   set_reply_format(*server->context_);
-  server->workers_->post([&tools = server->context_->grammar] {
-    // The states of JSON texts, which all schemas share.
-    if (const auto any = Grammar::any_json_object()) prepare_masks(*any, *tools.trie, kMaskBudget);
-  });
   server->http_ = TRY(HttpServer::start(
       http,
       [&context = *server->context_, &workers = *server->workers_](const std::shared_ptr<Exchange>& exchange) {
@@ -64,6 +60,11 @@ Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<Session> session, 
       [](int status, std::string_view path, std::string_view what) {
         return error_response(dialect_of(path), status, what);
       }));
+  // Last: had anything failed above, the context would be gone before this work is over.
+  server->workers_->post([&tools = server->context_->grammar] {
+    // The states of JSON texts, which all schemas share.
+    if (const auto any = Grammar::any_json_object()) prepare_masks(*any, *tools.trie, kMaskBudget);
+  });
   return server;
 }
 
