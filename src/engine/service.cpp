@@ -140,7 +140,7 @@ class Service::Impl {
 };
 
 Result<void> Service::Impl::check_open(bool continues_work) {
-  if (draining_ || stopping_)
+  if (stopping_ || (draining_ && !continues_work))
     return Error{.code = ErrorCode::shutting_down, .what = "the server is finishing its work", .hint = "try another"};
   if (stuck_)
     return Error{.code = ErrorCode::device_failed,

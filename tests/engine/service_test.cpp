@@ -361,6 +361,12 @@ TEST(ServiceLimitsTest, DrainRefusesNewWorkAndCancelsWhatTakesTooLong) {
   const auto handle = service->submit(greedy({1}, 1), slow.sink());
   ASSERT_FALSE(handle);
   EXPECT_EQ(handle.error().code, ErrorCode::shutting_down);
+  Client further;  // of an answer that had been accepted before
+  GenerationRequest part = greedy({1}, 1);
+  part.continues_work = true;
+  submit(*service, further, std::move(part));
+  further.wait();
+  EXPECT_TRUE(further.finished.has_value());
 }
 
 TEST(ServiceLimitsTest, AStepThatHangsFailsItsRequestsAndOthersGoOn) {
