@@ -148,6 +148,19 @@ class AnswerGroup : public std::enable_shared_from_this<AnswerGroup> {
 
 }  // namespace
 
+Result<void> check_answers(std::span<const std::vector<int32_t>> prompts, size_t n, const ServerContext& context) {
+  if (prompts.size() * n > kMaxAnswers)
+    return bad_field("prompt", fmt::format("{} prompts with {} answers each, at most {} answers are given at once",
+                                           prompts.size(), n, kMaxAnswers));
+  const auto n_ctx = static_cast<size_t>(context.service.n_ctx());
+  for (const std::vector<int32_t>& prompt : prompts)
+    if (prompt.size() > n_ctx)
+      return Error{.code = ErrorCode::context_full,
+                   .what = fmt::format("the prompt has {} tokens, the context holds {}", prompt.size(), n_ctx),
+                   .hint = "shorten the prompt or raise --ctx-size"};
+  return {};
+}
+
 void submit(const std::shared_ptr<Exchange>& exchange, ServerContext& context, std::vector<GenerationRequest> requests,
             size_t n_per_prompt, std::unique_ptr<AnswerWriter> writer, Dialect dialect, std::string id) {
   std::make_shared<AnswerGroup>(exchange, context, std::move(requests), n_per_prompt, std::move(writer), dialect,

@@ -9,6 +9,7 @@
 namespace tokamak::server {
 
 namespace {
+constexpr size_t kMaxTools = 1024;  // of one request
 
 Result<void> check_function(const Json& tool, const std::string& where) {
   const Json* function = member(tool, "function");
@@ -33,6 +34,8 @@ std::string name_of(const Json& tool) { return text_member(*member(tool, "functi
 Result<void> allow_only(const Json& allowed, ToolUse& use) {
   const Json* tools = member(allowed, "tools");
   if (!tools || !tools->is_array()) return bad_field("tool_choice.allowed_tools.tools", "must be a list");
+  if (tools->size() > kMaxTools)
+    return bad_field("tool_choice.allowed_tools.tools", fmt::format("has more than {} entries", kMaxTools));
   std::vector<std::string> names;
   for (const Json& tool : *tools)
     if (const Json* function = member(tool, "function")) names.push_back(text_member(*function, "name"));
@@ -56,15 +59,6 @@ Result<void> read_choice(const Json& choice, ToolUse& use) {
   return {};
 }
 
-// Words of the client in a head: printable ASCII, not too many.
-std::string header_text(std::string text) {
-  constexpr size_t kMaxBytes = 2000;
-  if (text.size() > kMaxBytes) text.replace(kMaxBytes, std::string::npos, "...");
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return c < 0x20 || c > 0x7e; }, '?');
-  return text;
-}
-
 Result<void> read_messages(const Fields& fields, ChatRequest& chat) {
   const Json* messages = fields.find("messages");
   if (!messages) return bad_field("messages", "is missing");
@@ -79,6 +73,7 @@ Result<void> read_messages(const Fields& fields, ChatRequest& chat) {
 }  // namespace
 
 Result<std::vector<Json>> read_tools(const Json& list, std::vector<std::string>& ignored) {
+  if (list.size() > kMaxTools) return bad_field("tools", fmt::format("has more than {} entries", kMaxTools));
   std::vector<Json> out;
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string where = fmt::format("tools[{}]", i);

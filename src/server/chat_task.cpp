@@ -122,10 +122,12 @@ Result<ChatPrompt> make_chat_prompt(const ChatTask& task, const ServerContext& c
 
 Result<PreparedChat> prepare_chat(ChatTask task, const ServerContext& context) {
   const ChatPrompt prompt = TRY(make_chat_prompt(task, context));
+  TRY(check_answers({&prompt.tokens, 1}, task.n_answers, context));
   if (task.tool_use.choice == ToolChoice::named) task.tool_use.parallel = false;  // exactly this one call
   PreparedChat out{
       .id = {}, .requests = {}, .tools = task.tool_use.tools, .format = context.reply_format, .headers = task.headers};
   out.wants_calls = !out.tools.empty() && task.tool_use.choice != ToolChoice::none && out.format.calls.has_value();
+  if (!out.wants_calls) out.tools.clear();
   out.max_calls = task.tool_use.parallel ? std::numeric_limits<int>::max() : 1;
   if (!task.separate_reasoning) out.format.reasoning_start = out.format.reasoning_end = "";
   GenerationRequest& request = task.generation;

@@ -136,6 +136,7 @@ Result<void> run(const std::shared_ptr<Exchange>& exchange, ServerContext& conte
   if (!options.stream) request.return_progress = false;
   const OutputGrammar grammar = TRY(read_output_grammar(fields, context.grammar));
   const auto n = static_cast<size_t>(fields.integer("n", 1));
+  TRY(check_answers(prompts, n, context));
   std::vector<GenerationRequest> requests;
   std::vector<TextChoice> choices;
   for (std::vector<int32_t>& tokens : prompts) {

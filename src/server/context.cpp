@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 
@@ -58,6 +59,14 @@ std::string new_id(std::string_view prefix) {
   std::string id(prefix);
   for (int i = 0; i < 24; ++i) id += kLetters[device() % kLetters.size()];
   return id;
+}
+
+std::string header_text(std::string text) {
+  constexpr size_t kMaxBytes = 2000;
+  if (text.size() > kMaxBytes) text.replace(kMaxBytes, std::string::npos, "...");
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < 0x20 || c > 0x7e; }, '?');
+  return text;
 }
 
 int64_t unix_seconds() {

@@ -80,5 +80,7 @@ struct ServerContext {
 // "chatcmpl-" and 24 random letters.
 std::string new_id(std::string_view prefix);
 int64_t unix_seconds();
+// A client's words as the value of a header: printable ASCII, cut at 2000 bytes.
+std::string header_text(std::string text);
 
 }  // namespace tokamak::server

@@ -30,6 +30,8 @@ Result<float> read_bias(const Json& value, const std::string& where) {
 // {"15043": 1} or [[15043, 1], ["text", false]]: a text biases all its tokens.
 Result<void> read_logit_bias(const Json& json, const Tokenizer& tokenizer, SamplerParams& params) {
   const auto add = [&](int64_t token, float bias, const std::string& where) -> Result<void> {
+    if (params.logit_bias.size() >= static_cast<size_t>(tokenizer.n_vocab()))
+      return bad_field(where, fmt::format("more biases than the {} tokens of the vocabulary", tokenizer.n_vocab()));
     if (token < 0 || token >= static_cast<int64_t>(tokenizer.n_vocab()))
       return bad_field(where, fmt::format("token id {} is outside 0..{}", token, tokenizer.n_vocab() - 1));
     params.logit_bias.push_back({static_cast<int32_t>(token), bias});

@@ -23,6 +23,11 @@ Json sampling_json(const SamplerParams& params);
 Result<std::vector<std::vector<int32_t>>> read_prompts(const Json& json, const Tokenizer& tokenizer);
 
 inline constexpr size_t kMaxPrompts = 256;  // of one request
+inline constexpr size_t kMaxAnswers = 256;  // of one request, to all its prompts
+
+// To be asked before repeat() copies what is too much: errors bad_argument (more than kMaxAnswers), context_full (a
+// prompt longer than the context).
+Result<void> check_answers(std::span<const std::vector<int32_t>> prompts, size_t n, const ServerContext& context);
 
 // n requests like `request`, whose seeds differ; each with its own constraint: any of the grammars (none: no
 // constraint).

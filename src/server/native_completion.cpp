@@ -170,6 +170,7 @@ Result<void> complete_natively(const std::shared_ptr<Exchange>& exchange, Server
   if (!options.stream) request.return_progress = false;
   const OutputGrammar grammar = TRY(read_output_grammar(fields, context.grammar));
   const auto n = static_cast<size_t>(fields.integer("n_cmpl", 1));
+  TRY(check_answers(prompts, n, context));
   std::vector<GenerationRequest> requests;
   for (std::vector<int32_t>& prompt : prompts) {
     request.prompt = std::move(prompt);

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 
+#include "server/context.h"
 #include "server/json_access.h"
 
 namespace tokamak::server {
 
 namespace {
 constexpr std::chrono::milliseconds kMaskBudget{30};
+constexpr size_t kMaxTriggers = 64;  // each is looked for at every byte of an answer
 
 // Several grammars read the same tokens; those that do not fit drop out.
 class GrammarConstraint : public TokenConstraint {
@@ -122,6 +124,8 @@ Result<Grammar::Ptr> schema_format(const Json& format, std::string_view where, b
 }
 
 Result<GrammarTriggers> read_triggers(const Json& list, const GrammarTools& tools) {
+  if (list.size() > kMaxTriggers)
+    return bad_field("grammar_triggers", fmt::format("has more than {} entries", kMaxTriggers));
   GrammarTriggers triggers;
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string where = fmt::format("grammar_triggers[{}]", i);
@@ -234,19 +238,9 @@ std::shared_ptr<TokenConstraint> make_constraint(std::span<const OutputGrammar> 
 
 Headers note_headers(const Grammar* grammar) {
   if (!grammar || grammar->notes().empty()) return {};
-  constexpr size_t kMaxBytes = 2000;
   std::string text;
-  for (const SchemaNote& note : grammar->notes()) {
-    if (text.size() > kMaxBytes) {
-      text += ", ...";
-      break;
-    }
-    text += (text.empty() ? "" : ", ") + note.path + " " + note.keyword;
-  }
-  // Names of properties come from the client: a head is printable ASCII only.
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return c < 0x20 || c > 0x7e; }, '?');
-  return {{"X-Tokamak-Not-Enforced", std::move(text)}};
+  for (const SchemaNote& note : grammar->notes()) text += (text.empty() ? "" : ", ") + note.path + " " + note.keyword;
+  return {{"X-Tokamak-Not-Enforced", header_text(std::move(text))}};
 }
 
 }  // namespace tokamak::server

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "chat/parameter_types.h"
+#include "server/fields.h"
 
 namespace tokamak::server {
 
@@ -16,10 +17,6 @@ constexpr uint32_t kAny = UINT32_MAX;
 constexpr size_t kMaxToolName = 256;
 constexpr int kMaxLooseDepth = 8;     // of lists and objects in the format's own spelling; deeper ones are JSON
 constexpr uint32_t kMaxThoughts = 8;  // opened one after the other before a call that must come
-
-Error bad_tool(std::string where, std::string what) {
-  return Error{.code = ErrorCode::bad_argument, .what = std::move(what), .where = std::move(where), .hint = {}};
-}
 
 GrammarPart literal(std::string_view text) { return {.text = std::string(text)}; }
 GrammarPart group(GrammarGroup group) { return {.group = std::make_shared<const GrammarGroup>(std::move(group))}; }
@@ -53,13 +50,13 @@ class ToolGrammar {
     for (size_t i = 0; i < tools.size(); ++i) {
       const std::string where = fmt::format("tools[{}].function", i);
       const Json* function = tools[i].is_object() && tools[i].contains("function") ? &tools[i]["function"] : nullptr;
-      if (!function || !function->is_object()) return bad_tool(where, "is missing");
+      if (!function || !function->is_object()) return bad_field(where, "is missing");
       const auto name = function->find("name");
-      if (name == function->end() || !name->is_string()) return bad_tool(where + ".name", "is missing");
+      if (name == function->end() || !name->is_string()) return bad_field(where + ".name", "is missing");
       tools_.push_back({.index = i, .name = name->get<std::string>(), .parameters = nullptr});
       TRY(check_name(tools_.back().name, where + ".name"));
       if (!names.insert(tools_.back().name).second)
-        return bad_tool(where + ".name", "two tools are called '" + tools_.back().name + "'");
+        return bad_field(where + ".name", "two tools are called '" + tools_.back().name + "'");
       const auto parameters = function->find("parameters");
       tools_.back().parameters =
           TRY(object_schema(parameters == function->end() ? Json() : *parameters, where + ".parameters"));
@@ -158,21 +155,21 @@ class ToolGrammar {
  private:
   Result<void> check_name(const std::string& name, const std::string& where) const {
     if (name.empty() || name.size() > kMaxToolName)
-      return bad_tool(where, fmt::format("must have 1 to {} bytes", kMaxToolName));
+      return bad_field(where, fmt::format("must have 1 to {} bytes", kMaxToolName));
     const bool is_quoted = format_.syntax == CallSyntax::json;
     for (const char c : name)
       if (static_cast<uint8_t>(c) <= ' ' ||
           (!is_quoted && std::string_view("\"'<>=(){}[]`|,").find(c) != std::string_view::npos))
-        return bad_tool(where, "'" + name + "' holds a character that this model's calls cannot name");
+        return bad_field(where, "'" + name + "' holds a character that this model's calls cannot name");
     return {};
   }
 
   // No schema: no arguments.
   Result<const Json*> object_schema(Json schema, const std::string& where) {
     if (schema.is_null()) schema = {{"type", "object"}, {"properties", Json::object()}};
-    if (!schema.is_object()) return bad_tool(where, "must be a JSON Schema of an object");
+    if (!schema.is_object()) return bad_field(where, "must be a JSON Schema of an object");
     const auto type = schema.find("type");
-    if (type != schema.end() && *type != "object") return bad_tool(where + ".type", "must be 'object'");
+    if (type != schema.end() && *type != "object") return bad_field(where + ".type", "must be 'object'");
     const bool refers = schema.contains("$ref") || schema.contains("anyOf") || schema.contains("oneOf") ||
                         schema.contains("allOf") || schema.contains("enum") || schema.contains("const");
     if (type == schema.end() && !refers) schema["type"] = "object";
@@ -243,11 +240,14 @@ class ToolGrammar {
   // The properties of an object's schema, in its order.
   GrammarSequence members(const Place& place, int depth) {
     GrammarGroup all{.items = {}, .separator = text(format_.parameter_separator)};
-    const Json required = place.schema.value("required", Json::array());
+    std::unordered_set<std::string_view> required;
+    if (const auto names = place.schema.find("required"); names != place.schema.end() && names->is_array())
+      for (const Json& name : *names)
+        if (name.is_string()) required.insert(name.get_ref<const std::string&>());
     for (const auto& [key, schema] : place.schema["properties"].items()) {
       const Place at = place.property(key, schema);
       all.items.push_back(format_.syntax == CallSyntax::parameters ? parameter(key, at) : member(key, at, depth));
-      all.required.push_back(required.is_array() && std::find(required.begin(), required.end(), key) != required.end());
+      all.required.push_back(required.contains(key));
     }
     if (all.items.empty()) return {};
     return {group(std::move(all))};
@@ -369,8 +369,8 @@ Result<std::optional<ToolConstraint>> tool_constraint(const ReplyFormat& format,
   TRY(grammar.add_tools(use.tools));
   const bool must_call = use.choice == ToolChoice::required || use.choice == ToolChoice::named;
   if (use.choice == ToolChoice::named && !grammar.has(use.name))
-    return bad_tool("tool_choice", "there is no tool called '" + use.name + "'");
-  if (must_call && grammar.empty()) return bad_tool("tool_choice", "a call is demanded, but there are no tools");
+    return bad_field("tool_choice", "there is no tool called '" + use.name + "'");
+  if (must_call && grammar.empty()) return bad_field("tool_choice", "a call is demanded, but there are no tools");
   if (use.choice == ToolChoice::none || grammar.empty()) return std::nullopt;
   if (!format.calls) {
     if (!must_call) return std::nullopt;

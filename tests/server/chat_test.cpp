@@ -154,6 +154,22 @@ TEST_F(ChatTest, AListOfPromptsHasAChoiceForEachAndEveryN) {
   EXPECT_EQ(server_.refusal(kText, {{"prompt", {"a", 999999}}})["param"], "prompt[1]");
 }
 
+// What a small body would make large, or a long one slow, is refused before it is done.
+TEST_F(ChatTest, CountsAreBounded) {
+  const std::vector<std::string> prompts(200, "a");
+  EXPECT_EQ(server_.refusal(kText, {{"prompt", prompts}, {"n", 2}})["param"], "prompt");
+  const std::vector<int> long_prompt(2000, 5);
+  EXPECT_EQ(server_.refusal(kText, {{"prompt", long_prompt}, {"n", 64}})["code"], "context_length_exceeded");
+  const Json trigger = {{"type", "word"}, {"value", "x"}};
+  const std::vector<Json> triggers(65, trigger);
+  EXPECT_EQ(server_.refusal(
+                kChat,
+                chat({{"grammar", "root ::= \"a\""}, {"grammar_lazy", true}, {"grammar_triggers", triggers}}))["param"],
+            "grammar_triggers");
+  const std::vector<Json> tools(1025, kTool);
+  EXPECT_EQ(server_.refusal(kChat, chat({{"tools", tools}}))["param"], "tools");
+}
+
 TEST_F(ChatTest, ThoughtsHaveABudgetAndTheSchemaBindsTheAnswerOnly) {
   const Json answer = server_.ask(
       kChat,
