@@ -102,7 +102,8 @@ void set_reasoning_effort(Json& kwargs, const std::string& effort) {
 }
 
 Result<ChatTask> read_chat_task(const Fields& fields, Api api, const ServerContext& context) {
-  ChatTask task{.chat = {}, .tool_use = {}, .output = {}, .generation = TRY(read_generation(fields, api, context))};
+  ChatTask task;
+  task.generation = TRY(read_generation(fields, api, context));
   task.output = TRY(read_output_grammar(fields, context.grammar));
   read_template_arguments(fields, task.chat.template_kwargs);
   const int64_t budget = fields.integer("thinking_budget_tokens", -1);

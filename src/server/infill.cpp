@@ -28,8 +28,9 @@ Result<InfillParts> read_parts(const Fields& fields, const Tokenizer& tokenizer)
   const Json* others = fields.find("input_extra");
   for (size_t i = 0; others && i < others->size(); ++i) {
     const std::string where = fmt::format("input_extra[{}]", i);
-    parts.others.push_back(
-        {.name = TRY(text_of((*others)[i], "filename", where)), .text = TRY(text_of((*others)[i], "text", where))});
+    std::string name = TRY(text_of((*others)[i], "filename", where));
+    std::string text = TRY(text_of((*others)[i], "text", where));
+    parts.others.push_back({.name = std::move(name), .text = std::move(text)});
   }
   return parts;
 }

@@ -98,7 +98,8 @@ class InputReader {
     if (id.empty()) return bad_field(where + ".call_id", "must be text");
     const Json* output = member(item, "output");
     if (!output) return bad_field(where + ".output", "is missing");
-    ChatMessage result{.role = "tool", .content = content_of(TRY(read_texts(*output, where + ".output")))};
+    ChatMessage result{.role = "tool"};
+    result.content = content_of(TRY(read_texts(*output, where + ".output")));
     if (const auto name = call_names_.find(id); name != call_names_.end()) result.name = name->second;
     result.tool_call_id = id;
     messages_.push_back(std::move(result));

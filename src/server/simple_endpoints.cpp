@@ -70,7 +70,8 @@ void detokenize(const std::shared_ptr<Exchange>& exchange, ServerContext& contex
 void apply_template(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
   const auto render = [&]() -> Result<Json> {
     const Fields fields = TRY(Fields::parse(exchange->request().body, kChat));
-    return Json{{"prompt", TRY(make_chat_prompt(TRY(read_chat(fields, context)), context)).text}};
+    const ChatPrompt prompt = TRY(make_chat_prompt(TRY(read_chat(fields, context)), context));
+    return Json{{"prompt", prompt.text}};
   };
   answer(exchange, render());
 }
