@@ -214,8 +214,8 @@ TEST_F(ServeTest, ClientsThatLeaveFreeTheirPlace) {
     Json body = chat("long", 400);
     body["stream"] = i % 2 == 0;
     const std::string text = body.dump();
-    client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(text.size()) +
-                "\r\n\r\n" + text);
+    client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
+                std::to_string(text.size()) + "\r\n\r\n" + text);
     if (i % 2 == 0) client.read_until("data: ");
   }
   EXPECT_EQ(post("/v1/chat/completions", chat("after", 2)).status, 200);
