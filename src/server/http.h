@@ -24,6 +24,7 @@ struct HttpOptions {
   uint16_t port = 8080;                  // 0: any free one, see HttpServer::port
   std::string tls_certificate, tls_key;  // PEM files; both or none
   uint64_t max_body_bytes = uint64_t{64} << 20;
+  uint64_t max_bodies_bytes = uint64_t{1} << 30;  // of all requests that are read or answered now; then status 503
   uint32_t max_header_bytes = 32 << 10;
   int64_t max_connections = 4096;
   double read_seconds = 30;   // for a whole header, and between two pieces of a body

@@ -42,6 +42,7 @@ using namespace net::experimental::awaitable_operators;
 constexpr auto kTuple = net::as_tuple(net::use_awaitable);
 constexpr auto kLeftPollSeconds = std::chrono::milliseconds(100);
 constexpr size_t kMaxChunkBytes = 64 << 10;
+const error_code kCrowded = net::error::no_memory;  // no room for one more body
 
 std::chrono::nanoseconds seconds(double s) { return std::chrono::nanoseconds(static_cast<int64_t>(s * 1e9)); }
 
@@ -64,7 +65,27 @@ struct Shared {
   HttpErrorBody error_body;
   std::optional<net::ssl::context> tls;
   std::atomic<int64_t> n_connections = 0;
+  uint64_t n_bodies_bytes = 0;  // socket thread only
   std::atomic<bool> closing = false;
+};
+
+// What the body of one request adds to Shared::n_bodies_bytes.
+class BodyShare {
+ public:
+  explicit BodyShare(Shared& shared) : shared_(shared) {}
+  ~BodyShare() { shared_.n_bodies_bytes -= n_bytes_; }
+  BodyShare(const BodyShare&) = delete;
+  BodyShare& operator=(const BodyShare&) = delete;
+  // To so many bytes. False: there is no room for them.
+  bool grow(uint64_t n_bytes) {
+    shared_.n_bodies_bytes += n_bytes - n_bytes_;
+    n_bytes_ = n_bytes;
+    return shared_.n_bodies_bytes <= shared_.options.max_bodies_bytes;
+  }
+
+ private:
+  Shared& shared_;
+  uint64_t n_bytes_ = 0;
 };
 
 // The client has closed its side, whatever bytes it sent before.
@@ -120,10 +141,14 @@ class Connection {
       http::response<http::empty_body> go_on{http::status::continue_, parser.get().version()};
       if (const auto [error, n] = co_await http::async_write(stream_, go_on, kTuple); error) co_return false;
     }
+    BodyShare share(*shared_);
     while (!parser.is_done()) {
       lowest().expires_after(seconds(shared_->options.read_seconds));
       if (const auto [error, n] = co_await http::async_read_some(stream_, buffer_, parser, kTuple); error)
         co_return co_await refuse(error, parser);
+      if (share.grow(parser.get().body().size())) continue;
+      share.grow(0);
+      co_return co_await refuse(kCrowded, parser);
     }
     const bool keep_alive = parser.keep_alive();
     const unsigned version = parser.get().version();
@@ -160,7 +185,8 @@ class Connection {
     std::map<std::string, std::string> query;
     split_target(std::string_view(target.data(), target.size()), path, query);
     const bool is_syntax = error.category() == http::make_error_code(http::error::bad_version).category();
-    const auto status = error == http::error::body_limit     ? std::pair(413, "the body is too large")
+    const auto status = error == kCrowded ? std::pair(503, "too many large bodies are being worked on: come back later")
+                        : error == http::error::body_limit   ? std::pair(413, "the body is too large")
                         : error == http::error::header_limit ? std::pair(431, "the header is too large")
                         : is_syntax                          ? std::pair(400, "the request is not valid HTTP")
                                                              : std::pair(0, "");
@@ -304,7 +330,7 @@ void start_connection(Stream stream, net::io_context& io, std::shared_ptr<Shared
         const auto own = std::move(connection);
         co_await own->run();
       },
-      net::detached);
+      [](std::exception_ptr) {});  // out of memory: this connection ends, the others go on
 }
 
 net::awaitable<void> accept_all(tcp::acceptor& acceptor, net::io_context& io, std::shared_ptr<Shared> shared) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <mutex>
 #include <thread>
 
 #include "http_client_helpers.h"
@@ -60,6 +61,28 @@ TEST(HttpServer, RefusesWhatIsTooLargeOrNoHttp) {
   RawClient client(server->port());
   client.send("\x16\x03\x01 nonsense\r\n\r\n");
   EXPECT_NE(client.read_all().find(" 400 "), std::string::npos);
+}
+
+TEST(HttpServer, BodiesTogetherAreBounded) {
+  std::shared_ptr<Exchange> kept;
+  std::promise<void> arrived;
+  const auto server = start(
+      [&](std::shared_ptr<Exchange> exchange) {
+        if (exchange->request().path != "/first") return echo(exchange);
+        kept = std::move(exchange);
+        arrived.set_value();
+      },
+      {.max_body_bytes = 1000, .max_bodies_bytes = 1500});
+  RawClient first(server->port());
+  first.send("POST /first HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 1000\r\n\r\n" +
+             std::string(1000, 'x'));
+  arrived.get_future().wait();
+  EXPECT_EQ(fetch(server->port(), "POST", "/a", std::string(501, 'x')).status, 503);
+  EXPECT_EQ(fetch(server->port(), "POST", "/b", std::string(500, 'x')).status, 200);
+  kept->respond({.body = "{}"});
+  kept.reset();
+  EXPECT_NE(first.read_all().find("200 OK"), std::string::npos);
+  EXPECT_EQ(fetch(server->port(), "POST", "/c", std::string(1000, 'x')).status, 200);
 }
 
 TEST(HttpServer, ALateHeaderOrBodyIsCutOff) {
@@ -140,19 +163,32 @@ TEST(HttpServer, ADroppedRequestIsAnError) {
 
 TEST(HttpServer, AReaderThatIsTooSlowIsCutOff) {
   std::promise<int> sent;
+  std::promise<void> left;
   std::thread writer;
-  const auto server = start([&](std::shared_ptr<Exchange> exchange) {
-    writer = std::thread([&sent, exchange = std::move(exchange)] {
-      exchange->begin_events();
-      int n = 0;
-      while (n < 10000 && exchange->send_event(std::string(10000, 'x') + "\n\n")) ++n;
-      sent.set_value(n);
-    });
-  });
+  std::shared_ptr<Exchange> kept;
+  std::mutex mutex;  // that of an answer, which its writer and its callback take
+  const auto server = start(
+      [&](std::shared_ptr<Exchange> exchange) {
+        exchange->on_disconnect([&] {
+          const std::lock_guard lock(mutex);
+          left.set_value();
+        });
+        kept = std::move(exchange);
+        writer = std::thread([&] {
+          kept->begin_events();
+          const std::lock_guard lock(mutex);
+          int n = 0;
+          while (n < 10000 && kept->send_event(std::string(10000, 'x') + "\n\n")) ++n;
+          sent.set_value(n);
+        });
+      },
+      {.write_seconds = 0.3});
   RawClient client(server->port());
   client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_LT(sent.get_future().get(), 10000);  // nothing was read: buffers are bounded
+  EXPECT_EQ(left.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
   writer.join();
+  kept.reset();
 }
 
 TEST(HttpServer, APortInUseIsOneSentence) {
