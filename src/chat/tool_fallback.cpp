@@ -44,10 +44,17 @@ std::string describe(const std::vector<Json>& tools) {
   return out;
 }
 
-std::string call_text(const ToolCall& call) {
-  const std::string arguments = call.arguments.is_string() ? call.arguments.get<std::string>() : dump(call.arguments);
-  return "<tool_call>\n{\"name\": " + dump(call.name) +
-         ", \"arguments\": " + (arguments.empty() || arguments == "null" ? "{}" : arguments) + "}\n</tool_call>";
+Result<std::string> call_text(const ToolCall& call, const std::string& where) {
+  Json arguments = call.arguments;
+  if (arguments.is_string()) {
+    const auto text = arguments.get<std::string>();
+    arguments = text.find_first_not_of(" \n\r\t") == text.npos ? Json() : TRY(parse_json(text, where + ".arguments"));
+  }
+  if (arguments.is_null()) arguments = Json::object();
+  if (!arguments.is_object())
+    return Error{
+        .code = ErrorCode::bad_argument, .what = "tool call arguments must hold a JSON object", .where = where};
+  return "<tool_call>\n{\"name\": " + dump(call.name) + ", \"arguments\": " + dump(arguments) + "}\n</tool_call>";
 }
 
 void add_paragraph(std::string& text, const std::string& more, std::string_view between) {
@@ -64,7 +71,7 @@ void append_result(std::vector<ChatMessage>& messages, bool& is_open, const Chat
 }
 }  // namespace
 
-ChatRequest describe_tools(ChatRequest request) {
+Result<ChatRequest> describe_tools(ChatRequest request) {
   std::vector<ChatMessage> messages;
   bool results_open = false;
   for (ChatMessage& message : request.messages) {
@@ -75,7 +82,11 @@ ChatRequest describe_tools(ChatRequest request) {
     results_open = false;
     if (!message.tool_calls.empty()) {
       std::string text = text_of(message.content);
-      for (const ToolCall& call : message.tool_calls) add_paragraph(text, call_text(call), "\n");
+      for (const ToolCall& call : message.tool_calls) {
+        const std::string made =
+            TRY(call_text(call, "messages[" + std::to_string(&message - request.messages.data()) + "]"));
+        add_paragraph(text, made, "\n");
+      }
       message.content = std::move(text);
       message.tool_calls.clear();
     }

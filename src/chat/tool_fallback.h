@@ -7,8 +7,9 @@
 namespace tokamak {
 
 // The same conversation for such a template: tools in the system message, calls of the past as text of the assistant,
-// results as messages of the user. Without tools, calls and results nothing changes.
-ChatRequest describe_tools(ChatRequest request);
+// results as messages of the user. Without tools, calls and results nothing changes. Errors: bad_argument (arguments of
+// a call that are no JSON object).
+Result<ChatRequest> describe_tools(ChatRequest request);
 
 // A template that writes calls in that form, to derive their format from.
 const ChatTemplate& tool_fallback_template();

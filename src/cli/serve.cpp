@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -36,6 +37,11 @@ Result<std::vector<std::string>> read_keys(const SettingValues& values) {
   std::vector<std::string> keys = values.list("--api-key");
   if (const std::string& path = values.text("--api-key-file"); !path.empty())
     for (std::string& key : TRY(read_key_file(path))) keys.push_back(std::move(key));
+  if (std::ranges::find(keys, std::string()) != keys.end())
+    return Error{.code = ErrorCode::bad_argument,
+                 .what = "an empty key would let everybody in",
+                 .where = "--api-key",
+                 .hint = "leave the flag (and TOKAMAK_API_KEY) away to serve without keys"};
   return keys;
 }
 
@@ -122,6 +128,19 @@ Result<ChatTemplate> find_template(const SettingValues& values, const Model& mod
                .hint = "use /v1/completions, or start the server with --chat-template"};
 }
 
+// Waits for the running requests; another Ctrl-C ends them.
+bool shut_down(server::Server& server) {
+  std::atomic<bool> is_done = false;
+  std::thread watch([&] {
+    while (!is_done && !interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (!is_done) server.cut_off();
+  });
+  const bool clean = server.shut_down(kDrainSeconds);
+  is_done = true;
+  watch.join();
+  return clean;
+}
+
 }  // namespace
 
 Result<int> serve_command(const Arguments& arguments) {
@@ -146,7 +165,7 @@ Result<int> serve_command(const Arguments& arguments) {
   clear_interrupt();
   talk_line(fmt::format("tokamak: finishing the running requests, {} seconds at most (Ctrl-C again cuts them off)",
                         static_cast<int>(kDrainSeconds)));
-  const bool clean = server->shut_down(kDrainSeconds);
+  const bool clean = shut_down(*server);
   talk_line(clean ? "tokamak: done" : "tokamak: some requests were cut off");
   return 0;
 }

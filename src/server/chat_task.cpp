@@ -115,7 +115,7 @@ Result<ChatPrompt> make_chat_prompt(const ChatTask& task, const ServerContext& c
   if (!context.chat_template) return context.chat_template.error();
   ChatRequest chat = task.chat;
   if (task.tool_use.choice != ToolChoice::none) chat.tools = task.tool_use.tools;
-  if (!context.chat_template->abilities().shows_tools) chat = describe_tools(std::move(chat));
+  if (!context.chat_template->abilities().shows_tools) chat = TRY(describe_tools(std::move(chat)));
   ChatPrompt prompt{.text = TRY(context.chat_template->render(chat)), .tokens = {}};
   prompt.tokens = context.tokenizer().encode(prompt.text, {.add_special = false, .parse_special = true});
   return prompt;
