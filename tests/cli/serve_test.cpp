@@ -170,8 +170,8 @@ TEST_F(ServeTest, BadRequestsNameTheField) {
   refused({{"top_p", 2}}, "top_p");
   refused({{"max_tokens", 1.5}}, "max_tokens");
   refused({{"stop", ""}}, "stop");
-  refused({{"n", 2}}, "n");
-  refused({{"response_format", {{"type", "json_object"}}}}, "response_format");
+  refused({{"n", 0}}, "n");
+  refused({{"response_format", {{"type", "xml"}}}}, "response_format.type");
   refused({{"messages", Json::array()}}, "messages");
   refused({{"top_logprobs", 21}, {"logprobs", true}}, "top_logprobs");
   refused({{"logit_bias", {{"99999", 1}}}}, "logit_bias.99999");
