@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+
 namespace tokamak::server {
 
 namespace {
@@ -37,8 +40,10 @@ void Access::set_keys(std::vector<std::string> keys) {
 
 bool Access::has_key(const HttpRequest& request) const {
   std::string_view given = request.header("authorization");
-  constexpr std::string_view kBearer = "Bearer ";
-  given = given.starts_with(kBearer) ? given.substr(kBearer.size()) : request.header("x-api-key");
+  constexpr std::string_view kBearer = "bearer ";  // the scheme's case does not matter (RFC 9110)
+  const bool is_bearer = std::ranges::equal(given.substr(0, kBearer.size()), kBearer, {},
+                                            [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  given = is_bearer ? given.substr(kBearer.size()) : request.header("x-api-key");
   const std::lock_guard lock(keys_->mutex);
   if (keys_->list.empty()) return true;
   bool found = false;

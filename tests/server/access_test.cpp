@@ -16,7 +16,8 @@ TEST(AccessTest, KeysComeInEitherHeaderAndChangeWhileRunning) {
   Access access({"alpha", "beta"}, "", "127.0.0.1");
   HttpRequest r = request("localhost");
   EXPECT_FALSE(access.has_key(r));
-  for (const auto& [name, value] : {std::pair{"authorization", "Bearer alpha"}, {"x-api-key", "beta"}}) {
+  for (const auto& [name, value] :
+       {std::pair{"authorization", "Bearer alpha"}, {"authorization", "bearer alpha"}, {"x-api-key", "beta"}}) {
     HttpRequest with = r;
     with.headers[name] = value;
     EXPECT_TRUE(access.has_key(with)) << name;
