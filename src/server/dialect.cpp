@@ -1,15 +1,11 @@
 #include "server/dialect.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
-#include "server/context.h"
+#include "server/generation.h"
 
 namespace tokamak::server {
 
 namespace {
-using Json = nlohmann::ordered_json;
-
 // By HTTP status: OpenAI's and Anthropic's names for it.
 struct StatusRow {
   int status;
@@ -31,8 +27,6 @@ const StatusRow& status_row(int status) {
     if (row.status == status) return row;
   return status < 500 ? kStatuses.front() : kStatuses.back();
 }
-
-std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 // Error::where as a field of the request, or nothing: places of other kinds hold spaces, slashes or are empty.
 bool is_field(std::string_view where) { return !where.empty() && where.find_first_of(" /-") == where.npos; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "server/context.h"
+#include "server/generation.h"
 #include "server/json_access.h"
 
 namespace tokamak::server {
@@ -86,8 +87,7 @@ GrammarOptions options_for(bool compact, const GrammarTools& tools) {
 Result<Grammar::Ptr> compile_schema(const Json& schema, std::string_view where, bool compact,
                                     const GrammarTools& tools) {
   if (!schema.is_object() && !schema.is_boolean()) return bad_field(where, "must be a JSON Schema: an object");
-  return compile_text(compact ? "compact schema" : "schema",
-                      schema.dump(-1, ' ', false, Json::error_handler_t::replace), where, tools,
+  return compile_text(compact ? "compact schema" : "schema", dump(schema), where, tools,
                       [&] { return Grammar::from_json_schema(schema, options_for(compact, tools)); });
 }
 

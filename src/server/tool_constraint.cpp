@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "chat/parameter_types.h"
-#include "server/fields.h"
+#include "server/generation.h"
 
 namespace tokamak::server {
 
@@ -29,7 +29,7 @@ void append(GrammarSequence& out, GrammarSequence more) {
 GrammarPart few_spaces() { return {.pattern = "[ \\n]{0,4}"}; }
 
 std::string json_escaped(const std::string& text) {
-  const std::string quoted = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string quoted = dump(Json(text));
   return quoted.substr(1, quoted.size() - 2);
 }
 
