@@ -176,6 +176,36 @@ constexpr auto kDummies = std::to_array<DummyRow>({
      .keys = {kSharedWidth, kHalfRope}},
 });
 
+constexpr DummyKey kHeads128[] = {{"attention.key_length", 128}, {"attention.value_length", 128}};
+constexpr auto kFullSizes = std::to_array<DummyRow>({
+    {.arch = "llama",
+     .sizes = {.n_layer = 32,
+               .n_embd = 4096,
+               .n_head = 32,
+               .n_ff = 14336,
+               .n_head_kv = 8,
+               .n_vocab = 128256,
+               .n_ctx = 131072},
+     .tensors = {kOutput, kGate},
+     .keys = {DummyKey{"rope.freq_base", 500000.0}},
+     .full_size = "llama-8b"},
+    {.arch = "qwen3moe",
+     .has_experts = true,
+     .sizes = {.n_layer = 48,
+               .n_embd = 2048,
+               .n_head = 32,
+               .n_ff = 768,
+               .n_head_kv = 4,
+               .n_vocab = 151936,
+               .n_ctx = 40960,
+               .n_expert = 128,
+               .n_expert_used = 8},
+     .tensors = {kOutput, kRouter},
+     .qk_norm = head,
+     .keys = {kHeads128[0], kHeads128[1], DummyKey{"rope.freq_base", 1000000.0}},
+     .full_size = "qwen3moe-30b-a3b"},
+});
+
 bool holds_word(std::string_view words, std::string_view word) {
   for (size_t at = words.find(word); at != words.npos; at = words.find(word, at + 1))
     if ((at == 0 || words[at - 1] == ' ') && (at + word.size() == words.size() || words[at + word.size()] == ' '))
@@ -234,6 +264,7 @@ void add_mixer_keys(const Adder& a, const DummyRow& dummy, const ArchitectureRow
 }  // namespace
 
 std::span<const DummyRow> dummies() { return kDummies; }
+std::span<const DummyRow> full_size_dummies() { return kFullSizes; }
 
 const DummyRow* find_dummy(std::string_view arch, bool has_experts) {
   for (const DummyRow& row : kDummies)
@@ -247,18 +278,18 @@ void add_metadata(GgufWriter& writer, const DummyRow& dummy) {
   writer.add("general.architecture", dummy.arch);
   writer.add("general.name", dummy.name());
   const Adder a{writer, std::string(dummy.arch) + "."};
-  a.add("vocab_size", kDummyVocab);
-  a.add("context_length", kDummyContext);
+  a.add("vocab_size", dummy.sizes.n_vocab);
+  a.add("context_length", dummy.sizes.n_ctx);
   a.add("block_count", dummy.sizes.n_layer);
   a.add("embedding_length", dummy.sizes.n_embd);
   a.add("feed_forward_length", dummy.sizes.n_ff);
   a.add("attention.head_count", dummy.sizes.n_head);
-  a.add("attention.head_count_kv", dummy.sizes.n_head);
+  a.add("attention.head_count_kv", dummy.sizes.n_head_kv > 0 ? dummy.sizes.n_head_kv : dummy.sizes.n_head);
   const bool is_rms = family->norm == NormKind::rms;
   a.add(is_rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", 1e-5);
   if (dummy.has_experts) {
-    a.add("expert_count", 2);
-    a.add("expert_used_count", 1);
+    a.add("expert_count", dummy.sizes.n_expert);
+    a.add("expert_used_count", dummy.sizes.n_expert_used);
     a.add("expert_feed_forward_length", dummy.sizes.n_ff);
     if (dummy.n_dense_layers > 0) a.add("leading_dense_block_count", dummy.n_dense_layers);
     if (dummy.moe_layer_step > 1) a.add("interleave_moe_layer_step", dummy.moe_layer_step);

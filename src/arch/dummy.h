@@ -26,8 +26,13 @@ struct DummyKey {
   std::variant<bool, int, double, std::string_view> value;
 };
 
+inline constexpr int kDummyVocab = 128, kDummyContext = 128;
+
 struct DummySizes {
   int n_layer = 2, n_embd = 256, n_head = 2, n_ff = 384;
+  int n_head_kv = 0;  // 0: n_head
+  int n_vocab = kDummyVocab, n_ctx = kDummyContext;
+  int n_expert = 2, n_expert_used = 1;
 };
 
 struct DummyRow {
@@ -41,12 +46,16 @@ struct DummyRow {
   int moe_layer_step = 1;  // and of the others only every so-manyth one does
   std::array<DummyKey, 8> keys{};
 
-  std::string name() const { return std::string(arch) + (has_experts ? "-moe" : "-dense"); }
+  std::string_view full_size;  // of full_size_dummies(): "llama-8b"
+
+  std::string name() const {
+    return full_size.empty() ? std::string(arch) + (has_experts ? "-moe" : "-dense") : std::string(full_size);
+  }
 };
 
-inline constexpr int kDummyVocab = 128, kDummyContext = 128;
-
 std::span<const DummyRow> dummies();
+// Models as large as people run, for measuring speed and memory.
+std::span<const DummyRow> full_size_dummies();
 // The row with or without experts. Null: there is none, or no such family.
 const DummyRow* find_dummy(std::string_view arch, bool has_experts);
 

@@ -29,6 +29,8 @@ Error bad_words(std::string what, std::string where) {
 }
 
 Result<const arch::DummyRow*> find_row(const std::string& name, bool want_moe, bool want_dense) {
+  for (const arch::DummyRow& row : arch::full_size_dummies())
+    if (row.full_size == name) return &row;
   const arch::DummyRow *dense = arch::find_dummy(name, false), *moe = arch::find_dummy(name, true);
   if (dense == nullptr && moe == nullptr) {
     std::vector<std::string_view> names;

@@ -22,9 +22,10 @@ Result<GgufWriter> outline(const arch::DummyRow& dummy) {
   const auto zeros = [](size_t n_bytes) {
     return [n_bytes](const GgufWriter::Sink& sink) { return sink(std::vector<std::byte>(n_bytes)); };
   };
-  const Shape table{arch::kDummyVocab, dummy.sizes.n_embd};
-  writer.add_tensor("token_embd.weight", DType::f32, table,
-                    zeros(dtype_bytes(DType::f32, static_cast<uint64_t>(table.n_elements()))));
+  const Shape table{dummy.sizes.n_vocab, dummy.sizes.n_embd};
+  const DType type = dummy.full_size.empty() ? DType::f32 : DType::iq1_s;  // only its shape is read: the smallest
+  writer.add_tensor("token_embd.weight", type, table,
+                    zeros(dtype_bytes(type, static_cast<uint64_t>(table.n_elements()))));
   for (std::string_view words : dummy.tensors)
     while (!words.empty()) {
       const std::string_view word = words.substr(0, words.find(' '));
@@ -101,14 +102,22 @@ class DummyTensorIndex : public arch::TensorIndex {
   std::vector<SynthTensor> tensors_;
 };
 
-Result<void> stream(const SynthTensor& tensor, const WeightStream& values, const GgufWriter::Sink& sink) {
+// Of full-size models, where encoding every row would take minutes; speed does not see that rows repeat.
+constexpr int64_t kDistinctRows = 256;
+
+Result<void> stream(const SynthTensor& tensor, const WeightStream& values, int64_t n_distinct,
+                    const GgufWriter::Sink& sink) {
   const int64_t n = tensor.shape.row_elems(), n_rows = tensor.shape.n_rows();
+  const auto row_bytes = static_cast<size_t>(dtype_bytes(tensor.type, static_cast<uint64_t>(n)));
   std::vector<float> row(static_cast<size_t>(n));
-  std::vector<std::byte> bytes(dtype_bytes(tensor.type, static_cast<uint64_t>(n)));
-  for (int64_t r = 0; r < n_rows; ++r) {
+  std::vector<std::byte> bytes(row_bytes * static_cast<size_t>(n_distinct));
+  for (int64_t r = 0; r < n_distinct; ++r) {
     for (int64_t i = 0; i < n; ++i) row[static_cast<size_t>(i)] = values(static_cast<uint64_t>(r * n + i));
-    TRY(encode_row(tensor.type, row.data(), n, nullptr, bytes.data()));
-    TRY(sink(bytes));
+    TRY(encode_row(tensor.type, row.data(), n, nullptr, bytes.data() + row_bytes * static_cast<size_t>(r)));
+  }
+  for (int64_t r = 0; r < n_rows; r += n_distinct) {
+    const auto left = static_cast<size_t>(std::min(n_distinct, n_rows - r));
+    TRY(sink(std::span(bytes).first(row_bytes * left)));
   }
   return {};
 }
@@ -135,8 +144,12 @@ Result<GgufWriter> synth(const arch::DummyRow& dummy, const SynthOptions& option
     const std::string scale = tensor.name.substr(0, tensor.name.rfind('.')) + std::string(kScale);
     if (tensor.name.ends_with(kWeight) && std::ranges::find(tensors, scale, &SynthTensor::name) != tensors.end())
       values.set_factor(1 / value_range(scale).mean);
+    const int64_t n_rows = tensor.shape.n_rows();
+    const int64_t n_distinct = dummy.full_size.empty() ? n_rows : std::min(n_rows, kDistinctRows);
     writer.add_tensor(tensor.name, tensor.type, tensor.shape,
-                      [tensor, values](const GgufWriter::Sink& sink) { return stream(tensor, values, sink); });
+                      [tensor, values, n_distinct](const GgufWriter::Sink& sink) {
+                        return stream(tensor, values, n_distinct, sink);
+                      });
   }
   return writer;
 }
