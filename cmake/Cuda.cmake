@@ -21,6 +21,9 @@ foreach(kind STANDARD EXTENSION)  # CMake 3.25 does not know that nvcc has it
   endif()
 endforeach()
 set(CMAKE_CUDA_STANDARD 20)
+# Programs look into ../lib first, where scripts/bundle_cuda.sh puts the libraries that travel along.
+set(CMAKE_BUILD_RPATH "$ORIGIN/../lib")
+add_link_options(-Wl,--disable-new-dtags)
 
 # Options of CUDA sources and of the C++ beside them. fmad=false: as for C++,
 # a multiply and an add are fused only where the source says fmaf.
