@@ -202,15 +202,14 @@ __device__ inline void finish_rows(const MatvecParams& p, const Split& s, const 
   }
 }
 
-// kColumns: activations of one column stay in registers; of several they are read again for every row block, which
-// is decoded once.
+// The work of CTA `cta` of a matrix. kColumns: activations of one column stay in registers; of several they are read
+// again for every row block, which is decoded once.
 template <class P, bool kColumns>
-__global__ void __launch_bounds__(512) __maxnreg__(kColumns ? 128 : P::kRegisters)
-    matvec_kernel(const __grid_constant__ MatvecParams p, const __grid_constant__ Split s) {
+__device__ __forceinline__ void run_cta(const MatvecParams& p, const Split& s, int cta) {
   extern __shared__ uint4 shared[];
   // The first loads of weights are what everything waits for: only what they need comes before them.
   const int lane = threadIdx.x % 32;
-  const int cta_first_block = blockIdx.x * s.cta_blocks;
+  const int cta_first_block = cta * s.cta_blocks;
   const int first_block = cta_first_block + threadIdx.y * s.blocks_per_group;
   const int last_block = s.g.n_row_blocks - 1;
   const uint8_t* first_tile =
@@ -260,12 +259,43 @@ __global__ void __launch_bounds__(512) __maxnreg__(kColumns ? 128 : P::kRegister
   finish_rows<P, kColumns>(p, s, part, cta_first_block, expert, first_col);
 }
 
+template <class P, bool kColumns>
+__global__ void __launch_bounds__(512) __maxnreg__(kColumns ? 128 : P::kRegisters)
+    matvec_kernel(const __grid_constant__ MatvecParams p, const __grid_constant__ Split s) {
+  run_cta<P, kColumns>(p, s, blockIdx.x);
+}
+
+// One column, several matrices: a CTA belongs to one of them.
+template <class P>
+__global__ void __launch_bounds__(512) __maxnreg__(P::kRegisters)
+    matvec_parts_kernel(const __grid_constant__ MatvecParams common, const __grid_constant__ MatvecParts parts,
+                        const __grid_constant__ Split split) {
+  int i = 0, cta = blockIdx.x;
+  while (i + 1 < parts.n_parts && cta >= parts.n_ctas[i]) cta -= parts.n_ctas[i++];
+  MatvecParams p = common;
+  p.lanes[0] = parts.part[i].lane;
+  p.n_rows = parts.part[i].n_rows;
+  p.y = parts.part[i].y;
+  p.n_lanes = 1;
+  p.residual = nullptr;
+  p.ids = nullptr;
+  Split s = split;
+  s.g.n_row_blocks = static_cast<int>((p.n_rows + P::kRows - 1) / P::kRows);
+  run_cta<P, false>(p, s, cta);
+}
+
 inline int resident_warps(int warps_per_sm, int cta_warps) { return warps_per_sm / cta_warps * cta_warps; }
 
-// Warps of a CTA: one slice each if that fills the multiprocessor, else as many passes over slices as do; about four at
-// least. As few row blocks per CTA as let all CTAs run at once.
 template <class P>
-Split split_of(const MatvecParams& p, bool columns) {
+int64_t ctas_of(int64_t n_rows, int n_groups, int64_t blocks_per_group) {
+  const int64_t rows = P::kRows * n_groups * blocks_per_group;
+  return (n_rows + rows - 1) / rows;
+}
+
+// Warps of a CTA: one slice each if that fills the multiprocessor, else as many passes over slices as do; about four at
+// least. As few row blocks per CTA as let all CTAs run at once. parts: null for a single matrix.
+template <class P>
+Split split_of(const MatvecParams& p, bool columns, const MatvecParts* parts) {
   Split s;
   s.g = geometry_of<P>(p.n_rows, p.k);
   const int warps_per_sm = columns ? 16 : 65536 / (32 * P::kRegisters);
@@ -281,46 +311,73 @@ Split split_of(const MatvecParams& p, bool columns) {
   const int cta_warps = s.n_slice_warps * s.n_groups;
   const int ctas_per_sm = warps_per_sm / cta_warps > 0 ? warps_per_sm / cta_warps : 1;
   const int64_t slots = static_cast<int64_t>(p.n_sms) * ctas_per_sm;
-  const int64_t pairs = columns ? 1 : p.n_cols;
-  const int64_t group_blocks = (s.g.n_row_blocks + s.n_groups - 1) / s.n_groups;
+  // Of all parts; with ids of all pairs.
+  const auto n_ctas = [&](int64_t blocks) {
+    if (!parts) return ctas_of<P>(p.n_rows, s.n_groups, blocks) * (columns ? 1 : p.n_cols);
+    int64_t n = 0;
+    for (int i = 0; i < parts->n_parts; ++i) n += ctas_of<P>(parts->part[i].n_rows, s.n_groups, blocks);
+    return n;
+  };
   // Shared memory for partial sums bounds the blocks of a CTA.
   const int64_t bytes_per_block =
       static_cast<int64_t>(s.g.n_slices) * s.n_groups * p.n_lanes * P::kRows * 4 * (columns ? p.n_cols : 1);
   const int64_t most = (48 * 1024 - P::kTableBytes) / bytes_per_block;
-  int64_t blocks = (group_blocks * pairs + slots - 1) / slots;
-  while (blocks < group_blocks && (group_blocks + blocks - 1) / blocks * pairs > slots) ++blocks;
+  const int64_t largest = ctas_of<P>(p.n_rows, s.n_groups, 1);
+  int64_t blocks = (n_ctas(1) + slots - 1) / slots;
+  while (blocks < largest && n_ctas(blocks) > slots) ++blocks;
   if (blocks > most) blocks = most;
   s.blocks_per_group = static_cast<int>(blocks > 0 ? blocks : 1);
   s.cta_blocks = s.blocks_per_group * s.n_groups;
   return s;
 }
 
-template <class P, bool kColumns>
-cudaError_t launch_kernel(const MatvecParams& p, cudaStream_t stream) {
-  const Split s = split_of<P>(p, kColumns);
-  const int64_t group_blocks = (s.g.n_row_blocks + s.n_groups - 1) / s.n_groups;
-  const int64_t part_bytes = static_cast<int64_t>(s.g.n_slices) * s.n_groups * s.blocks_per_group * p.n_lanes *
-                             P::kRows * 4 * (kColumns ? p.n_cols : 1);
+// The launch of `kernel` but for its grid. attribute: as long as the configuration.
+template <class P>
+cudaLaunchConfig_t launch_config(const MatvecParams& p, const Split& s, int n_cols, cudaStream_t stream,
+                                 cudaLaunchAttribute& attribute) {
   cudaLaunchConfig_t config{};
-  const unsigned n_used = kColumns || !p.ids ? 1 : static_cast<unsigned>(p.n_used);
-  config.gridDim = dim3(static_cast<unsigned>((group_blocks + s.blocks_per_group - 1) / s.blocks_per_group), n_used,
-                        kColumns ? 1 : static_cast<unsigned>(p.n_cols) / n_used);
   config.blockDim = dim3(static_cast<unsigned>(32 * s.n_slice_warps), static_cast<unsigned>(s.n_groups));
-  config.dynamicSmemBytes = static_cast<size_t>(P::kTableBytes + part_bytes);
+  config.dynamicSmemBytes =
+      static_cast<size_t>(P::kTableBytes + s.g.n_slices * s.cta_blocks * p.n_lanes * P::kRows * 4 * n_cols);
   config.stream = stream;
-  cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &attribute;
   config.numAttrs = p.overlap ? 1 : 0;
+  return config;
+}
+
+template <class P, bool kColumns>
+cudaError_t launch_kernel(const MatvecParams& p, cudaStream_t stream) {
+  const Split s = split_of<P>(p, kColumns, nullptr);
+  cudaLaunchAttribute attribute{};
+  cudaLaunchConfig_t config = launch_config<P>(p, s, kColumns ? p.n_cols : 1, stream, attribute);
+  const unsigned n_used = kColumns || !p.ids ? 1 : static_cast<unsigned>(p.n_used);
+  config.gridDim = dim3(static_cast<unsigned>(ctas_of<P>(p.n_rows, s.n_groups, s.blocks_per_group)), n_used,
+                        kColumns ? 1 : static_cast<unsigned>(p.n_cols) / n_used);
   return cudaLaunchKernelEx(&config, matvec_kernel<P, kColumns>, p, s);
+}
+
+template <class P>
+cudaError_t launch_parts(const MatvecParams& p, MatvecParts parts, cudaStream_t stream) {
+  const Split s = split_of<P>(p, false, &parts);
+  cudaLaunchAttribute attribute{};
+  cudaLaunchConfig_t config = launch_config<P>(p, s, 1, stream, attribute);
+  unsigned n_ctas = 0;
+  for (int i = 0; i < parts.n_parts; ++i) {
+    parts.n_ctas[i] = static_cast<int>(ctas_of<P>(parts.part[i].n_rows, s.n_groups, s.blocks_per_group));
+    n_ctas += static_cast<unsigned>(parts.n_ctas[i]);
+  }
+  config.gridDim = dim3(n_ctas);
+  return cudaLaunchKernelEx(&config, matvec_parts_kernel<P>, p, parts, s);
 }
 
 inline constexpr int kMaxColumns = 8;
 
-// Any number of columns: alone, in runs of up to kMaxColumns, or one per expert.
+// Any number of columns: alone, in runs of up to kMaxColumns, or one per expert. parts, if given: of one column.
 template <class P>
-cudaError_t launch(const MatvecParams& params, cudaStream_t stream) {
+cudaError_t launch(const MatvecParams& params, const MatvecParts* parts, cudaStream_t stream) {
+  if (parts) return launch_parts<P>(params, *parts, stream);
   if (params.n_cols == 1 || params.ids) return launch_kernel<P, false>(params, stream);
   for (int first = 0; first < params.n_cols; first += kMaxColumns) {
     MatvecParams p = params;

@@ -4,8 +4,14 @@
 
 namespace tokamak::cuda {
 
-cudaError_t launch_q4_0(const MatvecParams& p, cudaStream_t stream) { return launch<Q4_0>(p, stream); }
-cudaError_t launch_mxfp4(const MatvecParams& p, cudaStream_t stream) { return launch<MXFP4>(p, stream); }
-cudaError_t launch_nvfp4(const MatvecParams& p, cudaStream_t stream) { return launch<NVFP4>(p, stream); }
+cudaError_t launch_q4_0(const MatvecParams& p, const MatvecParts* parts, cudaStream_t stream) {
+  return launch<Q4_0>(p, parts, stream);
+}
+cudaError_t launch_mxfp4(const MatvecParams& p, const MatvecParts* parts, cudaStream_t stream) {
+  return launch<MXFP4>(p, parts, stream);
+}
+cudaError_t launch_nvfp4(const MatvecParams& p, const MatvecParts* parts, cudaStream_t stream) {
+  return launch<NVFP4>(p, parts, stream);
+}
 
 }  // namespace tokamak::cuda

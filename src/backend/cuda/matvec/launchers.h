@@ -8,7 +8,8 @@
 
 namespace tokamak::cuda {
 
-using LaunchMatvec = cudaError_t(const MatvecParams& params, cudaStream_t stream);
+// parts: null for a single matrix.
+using LaunchMatvec = cudaError_t(const MatvecParams& params, const MatvecParts* parts, cudaStream_t stream);
 LaunchMatvec launch_f32, launch_f16, launch_bf16;
 LaunchMatvec launch_q4_0, launch_q4_1, launch_q5_0, launch_q5_1, launch_q8_0, launch_mxfp4, launch_nvfp4, launch_iq4_nl,
     launch_iq4_xs;

@@ -1,5 +1,6 @@
 #include "backend/cuda/matvec/matvec.h"
 
+#include <algorithm>
 #include <array>
 
 #include "backend/cuda/matvec/launchers.h"
@@ -61,12 +62,49 @@ MatvecParams params_of(const MatvecArgs& a) {
   return p;
 }
 
+static_assert(kMaxParts == kMaxMatvecParts);
+
+cudaError_t launch(DType dtype, const MatvecParams& params, const MatvecParts* parts, cudaStream_t stream) {
+  for (const MatvecKernel& kernel : kKernels)
+    if (kernel.dtype == dtype) return kernel.launch(params, parts, stream);
+  return cudaErrorInvalidValue;
+}
+MatvecArgs args_of(const MatvecGroupArgs& g, const MatvecPartArgs& part) {
+  return {.dtype = g.dtype,
+          .weights = part.weights,
+          .n_rows = part.n_rows,
+          .k = g.k,
+          .n_cols = g.n_cols,
+          .x = g.x,
+          .x_stride = g.x_stride,
+          .y = part.y,
+          .y_stride = part.y_stride,
+          .scale = part.scale,
+          .bias = part.bias,
+          .overlap = g.overlap};
+}
+
 }  // namespace
 
 cudaError_t launch_matvec(const MatvecArgs& args, cudaStream_t stream) {
-  for (const MatvecKernel& kernel : kKernels)
-    if (kernel.dtype == args.dtype) return kernel.launch(params_of(args), stream);
-  return cudaErrorInvalidValue;
+  return launch(args.dtype, params_of(args), nullptr, stream);
+}
+
+cudaError_t launch_matvec_group(const MatvecGroupArgs& group, cudaStream_t stream) {
+  if (group.parts.empty() || group.parts.size() > kMaxMatvecParts) return cudaErrorInvalidValue;
+  if (group.n_cols != 1 || group.parts.size() == 1) {
+    for (const MatvecPartArgs& part : group.parts)
+      if (const cudaError_t error = launch_matvec(args_of(group, part), stream); error != cudaSuccess) return error;
+    return cudaSuccess;
+  }
+  MatvecParts parts{};
+  MatvecParams params = params_of(args_of(group, group.parts[0]));
+  for (const MatvecPartArgs& part : group.parts) {
+    const MatvecParams own = params_of(args_of(group, part));
+    parts.part[parts.n_parts++] = {own.lanes[0], own.n_rows, own.y};
+    params.n_rows = std::max(params.n_rows, own.n_rows);
+  }
+  return launch(group.dtype, params, &parts, stream);
 }
 
 cudaError_t launch_quantize_q8(const QuantizeQ8Args& a, cudaStream_t stream) {

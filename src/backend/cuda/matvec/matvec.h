@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
 #include "backend/cuda/matvec/activations.h"
 #include "tensor/dtypes.h"
@@ -44,6 +45,28 @@ struct MatvecArgs {
 };
 // Errors: cudaErrorInvalidValue when the type has no kernel; what a launch returns.
 cudaError_t launch_matvec(const MatvecArgs& args, cudaStream_t stream);
+
+// Up to kMaxMatvecParts products of the same activations (q, k and v of attention). Of one column all are one launch,
+// of more each is its own. Every y has the bits of its own launch_matvec.
+struct MatvecPartArgs {
+  const void* weights = nullptr;  // packed, of the group's type and k
+  int64_t n_rows = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  const float *scale = nullptr, *bias = nullptr;  // 1 element; [n_rows]
+};
+inline constexpr size_t kMaxMatvecParts = 4;
+struct MatvecGroupArgs {
+  DType dtype = DType::f32;
+  std::span<const MatvecPartArgs> parts;  // at least one; read before the call returns
+  int64_t k = 0;
+  int n_cols = 1;
+  const void* x = nullptr;
+  int64_t x_stride = 0;
+  bool overlap = false;
+};
+// Errors: as launch_matvec; cudaErrorInvalidValue for too many parts.
+cudaError_t launch_matvec_group(const MatvecGroupArgs& group, cudaStream_t stream);
 
 // q8[c] = x[c] in int8 with a scale and sums per 32 (activations.h).
 struct QuantizeQ8Args {

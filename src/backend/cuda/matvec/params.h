@@ -15,6 +15,20 @@ struct MatvecLane {
   const float* bias;       // device, [n_rows] or [n_expert, n_rows]; null = none
 };
 
+// Several matrices of one type and k in one launch of one column: what each has of its own, in place of lanes[0],
+// n_rows (there the largest) and y.
+inline constexpr int kMaxParts = 4;
+struct MatvecPart {
+  MatvecLane lane;
+  int64_t n_rows;
+  float* y;
+};
+struct MatvecParts {
+  MatvecPart part[kMaxParts];
+  int n_parts;
+  int n_ctas[kMaxParts];  // set by the launch
+};
+
 struct MatvecParams {
   MatvecLane lanes[2];
   int n_lanes;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <deque>
 
 #include "backend/cuda/matvec/device_memory.h"
 #include "backend/cuda/matvec/matvec_reference.h"
@@ -172,6 +173,42 @@ TEST_P(MatvecTypes, Experts) {
     }
 }
 
+// Several matrices in one launch: the bits of their own launches, nothing beside their rows written.
+TEST_P(MatvecTypes, GroupIsSeparateLaunches) {
+  REQUIRE_DEVICE();
+  for (const int64_t k : {768, 4096})
+    for (const int64_t n_cols : {1, 3}) {
+      const int64_t n_rows[] = {37, 530, 1, 64};
+      std::vector<ReferenceCase> cases;
+      for (size_t i = 0; i < 4; ++i) cases.push_back(make_case(GetParam().dtype, 1, n_rows[i], k, n_cols, 71 + i));
+      DeviceBytes x(columns_of(cases[0])), scale(std::vector<float>{0.75f}), bias(randoms(530, 7));
+      const int64_t stride = 600;
+      std::deque<DeviceBytes> weights, alone, together;
+      std::vector<MatvecPartArgs> parts;
+      for (size_t i = 0; i < 4; ++i) {
+        weights.emplace_back(pack(cases[i]));
+        alone.emplace_back(static_cast<size_t>(n_cols * stride) * 4);
+        together.emplace_back(static_cast<size_t>(n_cols * stride) * 4);
+        MatvecArgs args = args_of(cases[i], weights[i], x, alone[i]);
+        args.y_stride = stride;
+        if (i % 2 == 0) args.scale = scale.as<float>();
+        if (i != 2) args.bias = bias.as<float>();
+        ASSERT_EQ(launch_matvec(args, nullptr), cudaSuccess);
+        parts.push_back({args.weights, args.n_rows, together[i].as<float>(), stride, args.scale, args.bias});
+      }
+      for (size_t n = 1; n <= 4; ++n) {
+        MatvecGroupArgs group{.dtype = GetParam().dtype, .parts = std::span(parts).first(n), .k = k};
+        group.n_cols = static_cast<int>(n_cols), group.x = x.data(), group.x_stride = k;
+        ASSERT_EQ(launch_matvec_group(group, nullptr), cudaSuccess);
+        for (size_t i = 0; i < n; ++i) {
+          ASSERT_EQ(together[i].read<uint32_t>(), alone[i].read<uint32_t>())
+              << dtype_name(GetParam().dtype) << " part " << i << " of " << n << ", k " << k << ", columns " << n_cols;
+          ASSERT_EQ(cudaMemset(together[i].data(), 0xFF, static_cast<size_t>(n_cols * stride) * 4), cudaSuccess);
+        }
+      }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, MatvecTypes,
                          ::testing::ValuesIn(std::vector<MatvecLayout>(matvec_layouts().begin(),
                                                                        matvec_layouts().end())),
@@ -191,6 +228,12 @@ TEST(Matvec, PlainRowsOfAnyLength) {
 
 TEST(Matvec, RefusesTypesWithoutKernel) {
   EXPECT_EQ(launch_matvec({.dtype = DType::i32, .n_rows = 1, .k = 1}, nullptr), cudaErrorInvalidValue);
+}
+
+TEST(Matvec, RefusesTooManyParts) {
+  const std::vector<MatvecPartArgs> parts(kMaxMatvecParts + 1);
+  EXPECT_EQ(launch_matvec_group({.dtype = DType::f32, .parts = parts, .k = 1}, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(launch_matvec_group({.dtype = DType::f32, .k = 1}, nullptr), cudaErrorInvalidValue);
 }
 
 TEST(Matvec, QuantizedBytesAreThoseOfTheHost) {
