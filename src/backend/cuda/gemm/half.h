@@ -1,0 +1,253 @@
+// Packed weights decoded to binary16 for tensor cores, for the GPU and (for tests) the host.
+//
+// A block is 32 weights of a row: one unit, or two of the plain types. Tensor-core fragments do not care in which order
+// k is summed when both operands agree; ours is, for each four weights 4i .. 4i + 3 of a block, the words
+// (4i, 4i + 2) and (4i + 1, 4i + 3), low half first. Thread t of a quad decodes block 4g + t of its rows: 128 weights
+// of k make eight steps of 16, and step i takes weights 4i .. 4i + 3 of the quad's four blocks. Positions 2t and
+// 2t + 1 of the step are thread t's first word, 2t + 8 and 2t + 9 its second one (the layout of mma's A fragment).
+//
+// value of a weight = half * kHalfFactor<P>. Halves are scaled by 16, so that usual weights are normal numbers; a
+// weight above 4094 becomes infinite (12,000 of MXFP4, 65,504 of F16 and BF16), and one below 2^-28 is rounded to a
+// multiple of that. NVFP4 is exact. Scales are rounded to 11 bits, products too.
+#pragma once
+
+#include "backend/cuda/matvec/types_grid.h"
+#include "backend/cuda/matvec/types_k.h"
+#include "backend/cuda/matvec/types_nibble.h"
+#include "backend/cuda/matvec/types_plain.h"
+
+namespace tokamak::cuda {
+
+// --- arithmetic of two binary16 in a word.
+#if !defined(__CUDA_ARCH__)
+inline uint32_t host_half(double x) {  // nearest, ties to even
+  const uint32_t sign = __builtin_signbit(x) ? 0x8000u : 0u;
+  const double a = x < 0 ? -x : x;
+  if (a != a) return 0x7FFF;
+  if (a >= 65520.0) return sign | 0x7C00;
+  int exponent = -14;
+  while (exponent < 15 && a >= __builtin_ldexp(1.0, exponent + 1)) ++exponent;
+  const double steps = __builtin_nearbyint(__builtin_ldexp(a, 10 - exponent));  // exact before rounding
+  const auto n = static_cast<uint32_t>(steps);
+  if (n < 1024) return sign | n;
+  return sign | (static_cast<uint32_t>(exponent + 14) * 1024 + n);
+}
+template <class F>
+uint32_t host_half2(F f) {
+  return host_half(f(0)) | host_half(f(1)) << 16;
+}
+#endif
+
+TOKAMAK_HD uint32_t half2_add(uint32_t a, uint32_t b) {
+#if defined(__CUDA_ARCH__)
+  uint32_t out;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+#else
+  return host_half2([&](int i) { return double{half_at(a, i)} + half_at(b, i); });
+#endif
+}
+TOKAMAK_HD uint32_t half2_mul(uint32_t a, uint32_t b) {
+#if defined(__CUDA_ARCH__)
+  uint32_t out;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+#else
+  return host_half2([&](int i) { return double{half_at(a, i)} * half_at(b, i); });
+#endif
+}
+TOKAMAK_HD uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c) {
+#if defined(__CUDA_ARCH__)
+  uint32_t out;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
+  return out;
+#else
+  return host_half2([&](int i) { return double{half_at(a, i)} * half_at(b, i) + half_at(c, i); });
+#endif
+}
+TOKAMAK_HD uint32_t half2_of(float low, float high) {
+#if defined(__CUDA_ARCH__)
+  uint32_t out;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  return out;
+#else
+  return host_half(low) | host_half(high) << 16;
+#endif
+}
+TOKAMAK_HD uint32_t half2_twice(float x) { return half2_of(x, x); }
+// Both halves n, |n| < 2048.
+constexpr uint32_t half2_int(int n) {
+  const uint32_t a = static_cast<uint32_t>(n < 0 ? -n : n);
+  uint32_t exponent = 0;
+  while (a >> (exponent + 1)) ++exponent;
+  const uint32_t half = a == 0 ? 0 : (n < 0 ? 0x8000u : 0u) | (exponent + 15) << 10 | ((a << (10 - exponent)) & 1023);
+  return half * 0x10001u;
+}
+
+// --- factors.
+inline constexpr float kHalfScale = 16.0f;
+template <class P>
+inline constexpr float kHalfFactor = 1.0f / kHalfScale;
+template <>
+inline constexpr float kHalfFactor<NVFP4> = 0x1p14f;  // 2^6 of its codes, 2^8 of its scales
+template <>
+inline constexpr float kHalfFactor<MXFP4> = 4.0f;
+template <>
+inline constexpr float kHalfFactor<F16> = 1.0f;
+template <>
+inline constexpr float kHalfFactor<BF16> = 1.0f;
+
+// --- four-bit floats: four of eight codes to halves, value * 2^-6. upper: weights 4 to 7 of the word's eight.
+template <bool upper>
+TOKAMAK_HD void e2m1_halves(uint32_t codes, uint32_t (&out)[2]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  // As e4m3 the bits of an e2m1 are its value times 2^-6. Even codes, then odd ones.
+  const uint32_t even = (codes << 2 & 0x1C1C1C1C) | (codes << 4 & 0x80808080);
+  const uint32_t odd = (codes >> 2 & 0x1C1C1C1C) | (codes & 0x80808080);
+  const auto convert = [](uint32_t word) {
+    uint32_t halves;
+    asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %1;\ncvt.rn.f16x2.e4m3x2 %0, l;\n}"
+        : "=r"(halves)
+        : "r"(upper ? word >> 16 : word));
+    return halves;
+  };
+  out[0] = convert(even);
+  out[1] = convert(odd);
+#else
+  // A code at the top of a half: its sign, then exponent and mantissa at their places give value * 2^-14.
+  const uint32_t odd = pick_bytes(codes, 0, upper ? 0x3424 : 0x1404), even = odd << 4;
+  out[0] = half2_mul((even & 0x80008000) | (even >> 3 & 0x0E000E00), half2_int(256));
+  out[1] = half2_mul((odd & 0x80008000) | (odd >> 3 & 0x0E000E00), half2_int(256));
+#endif
+}
+template <class P>
+inline constexpr bool kIsE2m1 = false;
+template <>
+inline constexpr bool kIsE2m1<NVFP4> = true;
+template <>
+inline constexpr bool kIsE2m1<MXFP4> = true;
+template <class P>
+inline constexpr bool kIsBf16 = false;
+template <>
+inline constexpr bool kIsBf16<BF16> = true;
+
+// NVFP4's scale of weights 16h .. 16h + 15, times 2^-8, as both halves of a word.
+template <int h>
+TOKAMAK_HD uint32_t nvfp4_scale(const Words<2>& s, int row) {
+  constexpr uint32_t kFirst = h ? 0x1414 : 0x0404, kSecond = h ? 0x3434 : 0x2424;
+  return pick_bytes(s.w[row / 2], 0, row % 2 ? kSecond : kFirst) >> 1;
+}
+
+template <class Decoded>
+inline constexpr bool kHasMinimum = false;
+template <>
+inline constexpr bool kHasMinimum<UnitDM> = true;
+template <>
+inline constexpr bool kHasMinimum<UnitDM2> = true;
+
+// Bytes of decoded codes to halves: (code - offset) * d + m.
+template <class P, int h, class Decoded>
+TOKAMAK_HD void bytes_to_halves(const Decoded& unit, uint32_t (&out)[8]) {
+  constexpr bool kBySixteen = P::kHigh16 && h == 1;
+  constexpr int kBias = P::kSigned ? 128 : P::kOffset;
+  float d, m = 0.0f;
+  if constexpr (kHalves<Decoded>) {
+    d = h ? unit.d1 : unit.d0;
+    if constexpr (kHasMinimum<Decoded>) m = h ? unit.m1 : unit.m0;
+  } else {
+    d = unit.d;
+    if constexpr (kHasMinimum<Decoded>) m = unit.m;
+  }
+  const uint32_t scale = half2_twice(d * (P::kFactor * kHalfScale));
+  const uint32_t minimum = kHasMinimum<Decoded> ? half2_twice(m * (P::kFactor * kHalfScale)) : 0;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t word = P::kSigned ? unit.w[4 * h + i] ^ 0x80808080 : unit.w[4 * h + i];
+    for (int p = 0; p < 2; ++p) {
+      const uint32_t raw = pick_bytes(word, 0x64646464, p ? 0x4341 : 0x4240);                // 1024 + byte
+      const uint32_t code = kBySixteen ? half2_fma(raw, 0x2C002C00, half2_int(-64 - kBias))  // raw / 16 - 64 - bias
+                                       : half2_add(raw, half2_int(-1024 - kBias));
+      out[2 * i + p] = kHasMinimum<Decoded> ? half2_fma(code, scale, minimum) : half2_mul(code, scale);
+    }
+  }
+}
+
+// Words of neighbours (2i, 2i + 1) to our order.
+TOKAMAK_HD void reorder_halves(const uint32_t (&w)[8], uint32_t (&out)[8]) {
+  for (int i = 0; i < 4; ++i) {
+    out[2 * i] = pick_bytes(w[2 * i], w[2 * i + 1], 0x5410);
+    out[2 * i + 1] = pick_bytes(w[2 * i], w[2 * i + 1], 0x7632);
+  }
+}
+
+// Weights 16h .. 16h + 15 of a quantized unit: words 2i and 2i + 1 are those of weights 16h + 4i .. 16h + 4i + 3.
+// s: what P::prepare gives.
+template <class P, int h, class Prepared>
+TOKAMAK_HD void quantized_halves(const typename P::Codes& c, const Prepared& s, int row, Lookup lookup,
+                                 uint32_t (&out)[8]) {
+  if constexpr (kIsE2m1<P>) {
+    uint32_t scale;
+    if constexpr (kHalves<typename P::Decoded>) {
+      scale = nvfp4_scale<h>(s, row);
+    } else {
+      scale = half2_twice(P::decode(c, s, row, lookup).d * 16.0f);
+    }
+    for (int i = 0; i < 2; ++i) {
+      uint32_t low[2], high[2];
+      e2m1_halves<false>(c.w[2 * h + i], low);
+      e2m1_halves<true>(c.w[2 * h + i], high);
+      for (int p = 0; p < 2; ++p) {
+        out[4 * i + p] = half2_mul(low[p], scale);
+        out[4 * i + 2 + p] = half2_mul(high[p], scale);
+      }
+    }
+  } else {
+    bytes_to_halves<P, h>(decode_unit<P>(c, s, row, lookup), out);
+  }
+}
+// The same of a plain unit (16 weights).
+template <class P>
+TOKAMAK_HD void plain_halves(const typename P::Codes& c, uint32_t (&out)[8]) {
+  static_assert(!P::kQuantized && sizeof(c) == 32);
+  uint32_t w[8];
+  for (int i = 0; i < 8; ++i) {
+    const uint32_t word = c.part[i / 4].w[i % 4];
+    w[i] = kIsBf16<P> ? half2_of(as_float(word << 16), as_float(word & 0xFFFF0000u)) : word;
+  }
+  reorder_halves(w, out);
+}
+
+// --- blocks of two neighbouring rows, what an A fragment with rows (2g, 2g + 1) as its rows g and g + 8 takes.
+template <class P>
+inline constexpr int kUnitsPerBlock = 32 / P::kUnit;
+
+template <class P>
+struct BlockPair {
+  typename P::Codes codes[2][kUnitsPerBlock<P>];
+  typename P::Scales scales;
+};
+// Block `block` of rows row and row + 1 (even row, below P::kRows) of a tile of n_units units. Units past the end are
+// those of the last one: finite where the row's weights are, so that activations of 0 cancel them.
+template <class P>
+TOKAMAK_HD BlockPair<P> load_block_pair(const uint8_t* tile, int block, int n_units, int row) {
+  static_assert(P::kRows % 2 == 0);
+  BlockPair<P> out;
+  for (int j = 0; j < kUnitsPerBlock<P>; ++j) {
+    const int at = block * kUnitsPerBlock<P> + j;
+    const Unit unit = make_unit<P>(tile, at < n_units ? at : n_units - 1, n_units);
+    for (int r = 0; r < 2; ++r) out.codes[r][j] = P::load_codes(unit, row + r);
+    if (j == 0) out.scales = P::load_scales(unit);
+  }
+  return out;
+}
+// Weights 16h .. 16h + 15 of both rows.
+template <class P, int h>
+TOKAMAK_HD void block_pair_halves(const BlockPair<P>& b, int row, Lookup lookup, uint32_t (&out)[2][8]) {
+  if constexpr (P::kQuantized) {
+    const auto& prepared = P::prepare(b.scales);
+    for (int r = 0; r < 2; ++r) quantized_halves<P, h>(b.codes[r][0], prepared, row + r, lookup, out[r]);
+  } else {
+    for (int r = 0; r < 2; ++r) plain_halves<P>(b.codes[r][h], out[r]);
+  }
+}
+
+}  // namespace tokamak::cuda
