@@ -2,6 +2,8 @@
 #include "backend/cuda/lower.h"
 #include "backend/cuda/matvec/matvec.h"
 #include "backend/cuda/ops/rows.h"
+#include "backend/cuda/tables/packed_rows.h"
+#include "base/check.h"
 
 namespace tokamak::cuda {
 
@@ -76,6 +78,29 @@ TableType table_type(DType dtype) {
   return dtype == DType::f16 ? TableType::f16 : dtype == DType::bf16 ? TableType::bf16 : TableType::f32;
 }
 
+// Rows of a table that lies in the layout of products.
+Result<void> lower_packed_rows(Lowering& l, const ir::Node& node, const CudaWeight& weight) {
+  const ir::Value &table = l.value(node.inputs[0]), &ids = l.value(node.inputs[1]);
+  const Rows y = l.rows(node.output);
+  CHECK(table.shape.rank() == 2 && table.offset_elems == 0 && table.row_stride_elems == y.n, table.name);
+  const PackedRowsArgs args{.dtype = weight.dtype,
+                            .table = weight.packed,
+                            .n_table_rows = weight.shape.n_rows(),
+                            .n_per_token = ids.shape.rank() == 2 ? ids.shape[1] : 1,
+                            .ids_stride = ids.shape.rank() == 2 ? ids.row_stride_elems : 1,
+                            .y_stride = y.stride_elems,
+                            .n_rows = y.n_rows,
+                            .row_elems = y.n};
+  const Address chosen = l.indices(node.inputs[1]);
+  l.add("get_rows_packed", [=](const RunContext& c) {
+    PackedRowsArgs a = args;
+    a.ids = c.at<int32_t>(chosen);
+    a.y = c.at(y.address);
+    return launch_packed_rows(a, c.stream);
+  });
+  return {};
+}
+
 Result<void> lower_get_rows(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
   const ir::Value &table = l.value(node.inputs[0]), &ids = l.value(node.inputs[1]);
@@ -91,6 +116,7 @@ Result<void> lower_get_rows(Lowering& l, Nodes nodes) {
   Address rows;
   if (storage.kind == ir::ValueKind::weight) {
     const CudaWeight& weight = l.weights.at(storage.name);
+    if (!weight.rows) return lower_packed_rows(l, node, weight);
     args.type = table_type(weight.row_dtype);
     rows = Address::of(weight.rows + dtype_bytes(weight.row_dtype, static_cast<uint64_t>(table.offset_elems)));
   } else {

@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/device.h"
+#include "backend/cuda/weight_image.h"
 
 namespace tokamak::cuda {
 
@@ -14,7 +15,7 @@ namespace tokamak::cuda {
 struct CudaWeight {
   DType dtype = DType::f32;
   Shape shape;
-  const std::byte* packed = nullptr;  // matvec/layout.h
+  const std::byte* packed = nullptr;  // matvec/layout.h: for MUL_MAT, and for GET_ROWS where `rows` is null
   DType row_dtype = DType::f32;       // of rows: f32, f16 or bf16
   const std::byte* rows = nullptr;    // for GET_ROWS, and for MUL_MAT without a layout
   const float* values = nullptr;      // for element-wise ops
@@ -31,16 +32,6 @@ class CudaWeights : public Weights {
   std::vector<MemoryUse> memory() const override;
 
  private:
-  struct Use {
-    bool matmul = false, rows = false, values = false;
-  };
-  struct Sizes {
-    uint64_t packed = 0, rows = 0, values = 0;
-  };
-  static std::map<std::string, Use, std::less<>> uses_of(const ir::Graph& graph);
-  static Sizes sizes_of(const WeightSource& source, const Use& use);
-  Result<void> upload(const WeightSource& source, const Use& use, CudaWeight& weight, std::byte*& at, Device& device);
-
   std::map<std::string, CudaWeight, std::less<>> weights_;
   DeviceBuffer memory_;
   uint64_t packed_bytes_ = 0, row_bytes_ = 0, value_bytes_ = 0;
