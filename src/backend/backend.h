@@ -105,9 +105,11 @@ struct StepInputs {
   // Of models with recurrent layers, [n_seqs] in the order of `sequences`: the row of the states that a sequence
   // starts from (-1: zeros), and the first of the n_snapshots rows that its states after this step are written to.
   std::span<const int32_t> state_src, state_rows;
+  // Of graphs that were cut apart, by Value::boundary_idx: contiguous f32 or int32 of the value's shape, 4-byte aligned.
+  std::span<const std::span<const std::byte>> boundary;
 };
 
-// The input of a graph by its role.
+// The input of a graph by its role; not of a boundary, which has several.
 inline std::span<const int32_t> input_of(const StepInputs& inputs, ir::InputRole role) {
   switch (role) {
     case ir::InputRole::tokens:
@@ -125,6 +127,7 @@ inline std::span<const int32_t> input_of(const StepInputs& inputs, ir::InputRole
     case ir::InputRole::state_rows:
       return inputs.state_rows;
     case ir::InputRole::none:
+    case ir::InputRole::boundary:
     case ir::InputRole::count_:
       break;
   }
@@ -145,7 +148,7 @@ struct StepReport {
 class Program {
  public:
   virtual ~Program() = default;
-  // Writes graph output i, contiguous f32, to outputs[i]. Errors: device_failed. Not thread-safe.
+  // Writes graph output i, contiguous f32 (the bits of an int32 one), to outputs[i]. Errors: device_failed. Not thread-safe.
   virtual Result<void> run(const StepInputs& inputs, std::span<const std::span<float>> outputs) = 0;
   virtual const ir::Graph& graph() const = 0;  // after all passes
   virtual std::vector<StepReport> steps() const = 0;
@@ -168,6 +171,8 @@ using MatmulObserver = std::function<void(const MatmulInput& input)>;
 
 struct CompileOptions {
   bool fusion = true;
+  // Only kernels whose result for a token is the same bits whatever else the step holds. The CPU has no others.
+  bool batch_invariant = false;
   std::vector<std::string> disabled_passes;
   std::string dump_after;  // pass name; empty = no dump
   std::function<void(std::string_view text)> dump_sink;

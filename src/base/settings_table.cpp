@@ -131,6 +131,9 @@ constexpr auto kSettings = std::to_array<Setting>({
      "Codes that the inputs of quantized matrices are rounded to; int8 is faster and less exact."},
     {"--no-fusion", "", "", "", flag, 0, 0, "", "off", kCompute, kMachine, false,
      "Run every op by itself instead of fused groups."},
+    {"--batch-invariant", "", "", "", flag, 0, 0, "", "off", kCompute, kMachine, false,
+     "On a GPU, the same bits for a token alone and in any batch, at the price of speed with many; the CPU always does "
+     "so."},
     {"--check-tensors", "", "", "", flag, 0, 0, "", "off", kCompute | kScopeInspect, kMachine, false,
      "Read every weight first and refuse infinities and NaN, naming tensor, row and block."},
     {"--dump-ir", "", "", "", text, 0, 0, "", "", kScopeRun | kScopeExplain, kMachine, false,

@@ -98,6 +98,7 @@ Result<SessionOptions> session_options(const SettingValues& values, const Model&
                          .page_size = values.integer("--page-size"),
                          .kv_type = find_dtype(values.text("--cache-type"))->id};
   options.compile.fusion = !values.flag("--no-fusion");
+  options.compile.batch_invariant = values.flag("--batch-invariant");
   const int64_t n_ctx_train = model.hparams().n_ctx_train;
   if (!values.is_set("--ctx-size")) options.n_ctx = std::min(options.n_ctx, n_ctx_train);
   if (options.n_ctx == 0) options.n_ctx = n_ctx_train;

@@ -52,7 +52,8 @@ class CudaBackend : public Backend {
     const ir::Plan plan = TRY(ir::plan_buffers(graph, [&](ir::ValueId id) { return elided[id]; }));
     auto& cuda_kv = dynamic_cast<CudaKv&>(kv);
     auto program = std::make_unique<CudaProgram>(std::move(graph), cuda_kv);
-    Lowering lowering(program->graph(), plan, dynamic_cast<const CudaWeights&>(weights), cuda_kv, program->inputs());
+    Lowering lowering(program->graph(), plan, dynamic_cast<const CudaWeights&>(weights), cuda_kv, program->inputs(),
+                      options.batch_invariant);
     for (const ir::Group& group : program->graph().groups) TRY(lowering.lower(group));
     std::vector<OutputCopy> outputs = lowering.make_outputs();
     TRY(program->set_steps(lowering.take_steps(), std::move(outputs), lowering.take_constants(),

@@ -20,8 +20,14 @@ constexpr size_t kSlots = 4;
 }  // namespace
 
 Lowering::Lowering(const ir::Graph& g, const ir::Plan& plan, const CudaWeights& w, CudaKv& cache,
-                   const InputLayout& layout)
-    : graph(g), weights(w), kv(cache), inputs(layout), plan_(plan), arena_bytes_(plan.n_bytes) {
+                   const InputLayout& layout, bool invariant)
+    : graph(g),
+      weights(w),
+      kv(cache),
+      inputs(layout),
+      batch_invariant(invariant),
+      plan_(plan),
+      arena_bytes_(plan.n_bytes) {
   reserve_slots();
 }
 
@@ -63,8 +69,15 @@ Rows Lowering::rows(ir::ValueId id) const {
     out.address = Address::of(values + v.offset_elems);
     return out;
   }
+  if (storage.kind == ir::ValueKind::input) {
+    out.address = inputs.address(storage);
+    out.address.offset += static_cast<uint64_t>(v.offset_elems) * sizeof(float);
+    return out;
+  }
   CHECK(plan_.is_placed(id), id);
   out.address = {.where = Address::Where::arena, .offset = plan_.offsets[id]};
+  if (const auto found = redirected_.find(graph.storage_of(id)); found != redirected_.end())
+    out.address.offset += found->second.offset - plan_.offsets[found->first];
   return out;
 }
 
@@ -81,7 +94,7 @@ Address Lowering::indices(ir::ValueId id) const {
   const ir::Value& v = value(id);
   const ir::Value& storage = value(graph.storage_of(id));
   if (storage.kind != ir::ValueKind::input) return rows(id).address;
-  Address out = inputs.address(storage.input_role);
+  Address out = inputs.address(storage);
   out.offset += static_cast<uint64_t>(v.offset_elems) * sizeof(int32_t);
   return out;
 }
@@ -182,11 +195,31 @@ Address Lowering::quantized(ir::ValueId id) {
   return out;
 }
 
+namespace {
+// Runs of equal labels counted: "MUL_MAT x2, MUL_MAT+ADD".
+std::string labels_of(const ir::Graph& graph, std::span<const ir::Group* const> groups) {
+  std::string out;
+  for (size_t i = 0, n = 0; i < groups.size(); i += n) {
+    const std::string label = fuse::group_label(graph, *groups[i]);
+    for (n = 1; i + n < groups.size() && fuse::group_label(graph, *groups[i + n]) == label;) ++n;
+    out += (out.empty() ? "" : ", ") + label + (n > 1 ? fmt::format(" x{}", n) : "");
+  }
+  return out;
+}
+}  // namespace
+
 StepReport Lowering::describe(std::string_view kernel, std::string_view note) const {
-  StepReport report{
-      .label = fuse::group_label(graph, *group_), .kernel = std::string(kernel), .note = std::string(note)};
-  const std::vector<ir::NodeId> nodes = fuse::member_nodes(graph, *group_);
-  for (ir::NodeId id : nodes) {
+  StepReport report{.label = labels_of(graph, groups_), .kernel = std::string(kernel), .note = std::string(note)};
+  for (const ir::Group* group : groups_) add_costs(*group, report);
+  const ir::NodeId first = fuse::member_nodes(graph, *groups_.front()).front(),
+                   last = fuse::member_nodes(graph, *groups_.back()).back();
+  report.what = graph.node(first).name;
+  if (first != last) report.what += ".." + graph.node(last).name;
+  return report;
+}
+
+void Lowering::add_costs(const ir::Group& group, StepReport& report) const {
+  for (ir::NodeId id : fuse::member_nodes(graph, group)) {
     const ir::Node& node = graph.node(id);
     const ir::OpCost cost = ir::node_cost(graph, node);
     report.operations += cost.operations;
@@ -197,9 +230,11 @@ StepReport Lowering::describe(std::string_view kernel, std::string_view note) co
       report.bytes -=
           2.0 * static_cast<double>(dtype_bytes(result.dtype, static_cast<uint64_t>(result.shape.n_elements())));
   }
-  report.what = graph.node(nodes.front()).name;
-  if (nodes.size() > 1) report.what += ".." + graph.node(nodes.back()).name;
-  return report;
+}
+
+void Lowering::take_along(const ir::Group& later) {
+  CHECK(lowered_.insert(&later).second);
+  groups_.push_back(&later);
 }
 
 namespace {
@@ -245,8 +280,8 @@ bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, std::span<con
 
 Result<void> Lowering::lower(const ir::Group& group) {
   const std::vector<ir::NodeId> nodes = fuse::pattern_nodes(graph, group);
-  if (nodes.empty()) return {};  // views only
-  group_ = &group;
+  if (nodes.empty() || is_lowered(group)) return {};  // views only; done with another group
+  groups_ = {&group};
   if (group.rule != UINT16_MAX) return rule_lowering(static_cast<fuse::RuleId>(group.rule))->lower(*this, nodes);
   const OpLowering* row = op_lowering(graph.node(nodes[0]).op);
   CHECK(row != nullptr, ir::op_row(graph.node(nodes[0]).op).name);

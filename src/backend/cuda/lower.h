@@ -1,7 +1,9 @@
 // Turns a fused graph into kernel launches: one lowering function per op and per fusion rule, found through one table.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -35,12 +37,13 @@ constexpr bool overlaps(int64_t n_cols) { return n_cols <= 8; }
 class Lowering {
  public:
   Lowering(const ir::Graph& graph, const ir::Plan& plan, const CudaWeights& weights, CudaKv& kv,
-           const InputLayout& inputs);
+           const InputLayout& inputs, bool batch_invariant);
 
   const ir::Graph& graph;
   const CudaWeights& weights;
   CudaKv& kv;
   const InputLayout& inputs;
+  const bool batch_invariant;  // CompileOptions
 
   // Errors: those of lowering functions.
   Result<void> lower(const ir::Group& group);
@@ -55,6 +58,14 @@ class Lowering {
   Rows rows(ir::ValueId id) const;
   // The same for a result of a group that may have no reader outside it: then in a region of its own.
   Rows rows_or_region(ir::ValueId id);
+  // From now on `owner` (no view) and its views lie at `address` and behind, not where the plan put them.
+  void redirect(ir::ValueId owner, Address address) { redirected_[owner] = address; }
+  const ir::Group& group() const { return *groups_.front(); }
+  bool is_lowered(const ir::Group& group) const { return lowered_.contains(&group); }
+  // The next step does the work of `later` too, which adds nothing when its turn comes.
+  void take_along(const ir::Group& later);
+  // The value that `id` shows, when the rows are the same.
+  ir::ValueId same_rows(ir::ValueId id) const;
   // int32 values: the step's inputs or what a node has made.
   Address indices(ir::ValueId id) const;
   // A new part of the arena.
@@ -90,8 +101,7 @@ class Lowering {
     Address address;
   };
   StepReport describe(std::string_view kernel, std::string_view note) const;
-  // The value that `id` shows, when the rows are the same.
-  ir::ValueId same_rows(ir::ValueId id) const;
+  void add_costs(const ir::Group& group, StepReport& report) const;
   Address new_slot(ir::ValueId x);
   void reserve_slots();
 
@@ -103,7 +113,9 @@ class Lowering {
   std::vector<bool> wants_q8_;  // by value: an input of a product with quantized weights
   Address partials_;
   uint64_t partial_bytes_ = 0, arena_bytes_ = 0;
-  const ir::Group* group_ = nullptr;  // being lowered
+  std::map<ir::ValueId, Address> redirected_;
+  std::set<const ir::Group*> lowered_;    // before their turn
+  std::vector<const ir::Group*> groups_;  // being lowered: the current one, then those taken along
 };
 
 // Which rules this backend has kernels for, given the types at hand: a row of the lowering table and its `supports`.
