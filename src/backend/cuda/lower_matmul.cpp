@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "backend/cuda/lower_matmul.h"
+#include "backend/cuda/lower_siblings.h"
 #include "backend/cuda/matvec/layout.h"
 #include "backend/cuda/matvec/matvec.h"
 #include "base/check.h"
@@ -136,7 +137,7 @@ Result<void> add_head_products(Lowering& l, const ir::Node& node) {
 Result<void> lower_mul_mat(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
   if (l.value(node.inputs[0]).shape.rank() == 3) return add_head_products(l, node);
-  add_product(l, node, product_of(l, node, node.output));
+  add_with_siblings(l, node, product_of(l, node, node.output));
   return {};
 }
 
@@ -184,7 +185,9 @@ bool supports_mul_mat_epilogue(const ir::Graph& graph, Nodes nodes) {
   return supports_lane(graph, epilogue_lane(nodes));
 }
 
-Result<void> lower_mul_mat_epilogue(Lowering& l, Nodes nodes) {
+}  // namespace
+
+Product epilogue_product(Lowering& l, Nodes nodes) {
   const Lane lane = epilogue_lane(nodes);
   const ir::Node& node = l.graph.node(lane.product);
   const ir::NodeId last = lane.bias == ir::kNone ? lane.scale : lane.bias;
@@ -196,7 +199,18 @@ Result<void> lower_mul_mat_epilogue(Lowering& l, Nodes nodes) {
     product.residual = residual.address;
     product.args.residual_stride = residual.stride_elems;
   }
-  add_product(l, node, product);
+  return product;
+}
+
+bool has_residual(const ir::Graph& graph, Nodes nodes) {
+  const Lane lane = epilogue_lane(nodes);
+  return lane.bias != ir::kNone && !is_weight(graph, addend_of(graph, lane));
+}
+
+namespace {
+
+Result<void> lower_mul_mat_epilogue(Lowering& l, Nodes nodes) {
+  add_with_siblings(l, l.graph.node(nodes[0]), epilogue_product(l, nodes));
   return {};
 }
 

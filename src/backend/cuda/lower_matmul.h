@@ -30,6 +30,9 @@ inline Address kernel_form(const CudaWeight& weight) {
 }
 // The product `node` writing `result`, without epilogue; adds the step that quantizes its input where it needs that.
 Product product_of(Lowering& lowering, const ir::Node& node, ir::ValueId result);
+// The nodes of mul_mat_epilogue: the product with scale, bias or residual; whether the addend is a residual.
+Product epilogue_product(Lowering& lowering, Nodes nodes);
+bool has_residual(const ir::Graph& graph, Nodes nodes);
 void set_glu(Product& product, const ir::Node& glu);
 void add_product(Lowering& lowering, const ir::Node& node, const Product& product);
 

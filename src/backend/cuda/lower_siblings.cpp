@@ -1,0 +1,85 @@
+#include "backend/cuda/lower_siblings.h"
+
+#include <optional>
+
+#include "backend/cuda/matvec/layout.h"
+#include "backend/cuda/matvec/matvec.h"
+
+namespace tokamak::cuda {
+
+namespace {
+
+// Groups of one input follow each other closely.
+constexpr size_t kReach = 32;
+
+bool can_lead(const Product& p) { return p.is_packed && p.args.n_cols == 1 && !p.up && !p.residual && !p.ids; }
+
+// The nodes of a product without gate and residual, as mul_mat_epilogue lists them; none for other groups.
+std::optional<std::vector<ir::NodeId>> plain_product(const ir::Graph& graph, const ir::Group& group) {
+  std::vector<ir::NodeId> nodes = fuse::pattern_nodes(graph, group);
+  if (nodes.empty() || graph.node(nodes[0]).op != ir::Op::mul_mat) return {};
+  if (group.rule == UINT16_MAX) return std::vector<ir::NodeId>{nodes[0], ir::kNone, ir::kNone};
+  const bool epilogue = static_cast<fuse::RuleId>(group.rule) == fuse::RuleId::mul_mat_epilogue;
+  if (!epilogue || has_residual(graph, nodes)) return {};
+  return nodes;
+}
+
+ir::ValueId result_of(const ir::Graph& graph, Nodes nodes) {
+  const ir::NodeId last = nodes[2] != ir::kNone ? nodes[2] : nodes[1] != ir::kNone ? nodes[1] : nodes[0];
+  return graph.node(last).output;
+}
+
+bool are_siblings(const Lowering& l, const ir::Node& a, const ir::Node& b) {
+  const CudaWeight &wa = weight_of(l, a), &wb = weight_of(l, b);
+  return l.same_rows(a.inputs[1]) == l.same_rows(b.inputs[1]) && wb.packed && wa.dtype == wb.dtype &&
+         wb.shape.rank() == 2 && wa.shape.row_elems() == wb.shape.row_elems();
+}
+
+// The product of a later group, writing to a region of its own.
+Product take_along(Lowering& l, const ir::Group& group, Nodes nodes) {
+  const ir::ValueId result = result_of(l.graph, nodes);
+  l.redirect(result, l.floats(l.value(result).shape.n_elements()));
+  Product product = nodes[1] == ir::kNone && nodes[2] == ir::kNone ? product_of(l, l.graph.node(nodes[0]), result)
+                                                                   : epilogue_product(l, nodes);
+  l.take_along(group);
+  return product;
+}
+
+cudaError_t launch_together(const RunContext& c, const std::vector<Product>& products) {
+  std::vector<MatvecPartArgs> parts;
+  for (const Product& p : products)
+    parts.push_back({.weights = c.at<std::byte>(p.weights),
+                     .n_rows = p.args.n_rows,
+                     .y = c.at(p.y),
+                     .y_stride = p.args.y_stride,
+                     .scale = c.at(p.scale),
+                     .bias = c.at(p.bias)});
+  const Product& first = products.front();
+  return launch_matvec_group({.dtype = first.dtype,
+                              .parts = parts,
+                              .k = first.args.k,
+                              .n_cols = static_cast<int>(first.args.n_cols),
+                              .x = c.at<std::byte>(first.x),
+                              .x_stride = first.args.x_stride,
+                              .overlap = overlaps(first.args.n_cols)},
+                             c.stream);
+}
+
+}  // namespace
+
+void add_with_siblings(Lowering& l, const ir::Node& node, const Product& product) {
+  std::vector<Product> products = {product};
+  const std::vector<ir::Group>& groups = l.graph.groups;
+  size_t next = static_cast<size_t>(&l.group() - groups.data()) + 1;
+  const size_t end = std::min(groups.size(), next + kReach);
+  for (; can_lead(product) && next < end && products.size() < kMaxMatvecParts; ++next) {
+    const auto nodes = plain_product(l.graph, groups[next]);
+    if (nodes && !l.is_lowered(groups[next]) && are_siblings(l, node, l.graph.node((*nodes)[0])))
+      products.push_back(take_along(l, groups[next], *nodes));
+  }
+  if (products.size() == 1) return add_product(l, node, product);
+  l.add(find_matvec_layout(product.dtype)->kernel,
+        [products = std::move(products)](const RunContext& c) { return launch_together(c, products); });
+}
+
+}  // namespace tokamak::cuda
