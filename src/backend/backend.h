@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -185,7 +186,15 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
   virtual std::string description() const = 0;  // "AMD EPYC, 2 threads, avx512"
-  // Uploads every weight that `graph` names. The graph tells how each is used; its token count does not matter.
+  // One line for people about what load() has decided; empty: nothing to say.
+  virtual std::string remark() const { return {}; }
+  // For plans. Device memory that is free now; none: memory of the host. Bytes that load() would take of it for the
+  // operands of the graph's nodes (only these are looked at). Whether compile() knows the node's op.
+  virtual std::optional<uint64_t> free_bytes() const { return std::nullopt; }
+  virtual Result<uint64_t> load_bytes(const ir::Graph& /*graph*/, const WeightLookup& /*lookup*/) const { return 0; }
+  virtual bool has_kernel(const ir::Graph& /*graph*/, ir::NodeId /*node*/) const { return true; }
+  // Uploads every weight that `graph` names. The graph tells how each is used; its token count matters only where there
+  // is a choice of what fits (backend/split).
   virtual Result<std::unique_ptr<Weights>> load(const ir::Graph& graph, const WeightLookup& lookup,
                                                 const Progress& progress) = 0;
   virtual Result<std::unique_ptr<KvCache>> make_kv(const KvConfig& config) = 0;

@@ -79,6 +79,7 @@ const std::vector<int32_t>& input_numbers(const StepData& step, ir::InputRole ro
       return step.state_rows;
     case ir::InputRole::out_rows:
     case ir::InputRole::none:
+    case ir::InputRole::boundary:
     case ir::InputRole::count_:
       break;
   }

@@ -51,6 +51,15 @@ ValueId GraphBuilder::input(InputRole role, const Shape& shape) {
                    .input_role = role});
 }
 
+ValueId GraphBuilder::boundary(int32_t boundary_idx, DType dtype, const Shape& shape) {
+  return add_leaf({.kind = ValueKind::input,
+                   .dtype = dtype,
+                   .shape = shape,
+                   .name = fmt::format("boundary.{}", boundary_idx),
+                   .input_role = InputRole::boundary,
+                   .boundary_idx = boundary_idx});
+}
+
 ValueId GraphBuilder::state(StateRole role, int32_t layer_idx, DType dtype, const Shape& shape) {
   return add_leaf({.kind = ValueKind::state,
                    .dtype = dtype,

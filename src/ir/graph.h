@@ -24,10 +24,22 @@ inline constexpr uint32_t kNone = UINT32_MAX;
 enum class ValueKind : uint8_t { weight, state, input, intermediate };
 
 // Step inputs by role, so that no backend looks anything up by name while running.
-// state_src, state_rows: where each sequence's recurrent state is read and written (StepInputs).
-enum class InputRole : uint8_t { none, tokens, positions, seq_ids, slots, out_rows, state_src, state_rows, count_ };
+// state_src, state_rows: where each sequence's recurrent state is read and written (StepInputs). boundary: what another
+// part of a graph that was cut apart has made (backend/split).
+enum class InputRole : uint8_t {
+  none,
+  tokens,
+  positions,
+  seq_ids,
+  slots,
+  out_rows,
+  state_src,
+  state_rows,
+  boundary,
+  count_
+};
 inline constexpr auto kInputRoles = std::to_array<std::string_view>(
-    {"none", "tokens", "positions", "seq_ids", "slots", "out_rows", "state_src", "state_rows"});
+    {"none", "tokens", "positions", "seq_ids", "slots", "out_rows", "state_src", "state_rows", "boundary"});
 static_assert(kInputRoles.size() == static_cast<size_t>(InputRole::count_));
 
 // conv: the last inputs of a convolution; recurrent: the matrix of a delta net.
@@ -43,6 +55,7 @@ struct Value {
   InputRole input_role = InputRole::none;  // of an input
   StateRole state_role = StateRole::none;  // of a state
   int32_t layer_idx = -1;                  // of a state: which layer's cache
+  int32_t boundary_idx = -1;               // of an input with that role: which of StepInputs::boundary
   NodeId producer = kNone;                 // of an intermediate, and of a state that an op has written
   // Views (RESHAPE, VIEW, and results of state writes) share the storage of another value:
   ValueId storage = kNone;       // the value that owns the memory, never itself a view; kNone = owns its own
@@ -74,7 +87,7 @@ struct Graph {
   std::string name;  // for example "llama prefill 512"
   std::vector<Value> values;
   std::vector<Node> nodes;       // in execution order
-  std::vector<ValueId> outputs;  // what the caller reads
+  std::vector<ValueId> outputs;  // what the caller reads: f32, or i32 whose bits it takes for what they are
   std::vector<Group> groups;     // empty before the fuse pass; afterwards a partition of the nodes, in order
 
   const Value& value(ValueId id) const { return values[id]; }

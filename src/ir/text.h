@@ -2,7 +2,7 @@
 //
 //   graph "llama prefill 9" {
 //     %0 = weight token_embd.weight : q4_1 [49152, 576]
-//     %1 = input tokens : i32 [9] role=tokens
+//     %1 = input tokens : i32 [9] role=tokens          (of a boundary: role=boundary index=0)
 //     %5 = state cache_k.0 : f16 [64, 3, 64] role=k layer=0
 //     %2 = GET_ROWS token_embd.weight, tokens : f32 [9, 576] name=embd
 //     group 2 RMS_NORM+MUL {

@@ -161,16 +161,24 @@ class Parser {
     TRY(parse_type(leaf.value.dtype, leaf.value.shape));
     leaf.value.row_stride_elems = leaf.value.shape.row_elems();
     if (kind == ValueKind::input) leaf.value.input_role = TRY(parse_role<InputRole>(kInputRoles));
+    if (leaf.value.input_role == InputRole::boundary) leaf.value.boundary_idx = TRY(parse_index("index", "an index"));
     if (kind == ValueKind::state) {
       leaf.value.state_role = TRY(parse_role<StateRole>(kStateRoles));
-      TRY(expect_word("layer"));
-      TRY(expect_mark('='));
-      if (lexer_.peek().kind != Kind::number || !read_integer(lexer_.peek().text, leaf.value.layer_idx))
-        return unexpected("the number of a layer");
-      TRY(lexer_.advance());
+      leaf.value.layer_idx = TRY(parse_index("layer", "the number of a layer"));
     }
     leaves_.push_back(std::move(leaf));
     return {};
+  }
+
+  // "layer=3"
+  Result<int32_t> parse_index(std::string_view word, std::string_view wanted) {
+    TRY(expect_word(word));
+    TRY(expect_mark('='));
+    int32_t index = 0;
+    if (lexer_.peek().kind != Kind::number || !read_integer(lexer_.peek().text, index))
+      return unexpected(wanted);
+    TRY(lexer_.advance());
+    return index;
   }
 
   template <class Role, size_t n>

@@ -55,8 +55,9 @@ std::string_view role_text(const std::array<std::string_view, n>& names, Role ro
 std::string leaf_text(ValueId id, const Value& value) {
   switch (value.kind) {
     case ValueKind::input:
-      return fmt::format("%{} = input {} : {} role={}", id, word(value.name), type_text(value),
-                         role_text(kInputRoles, value.input_role));
+      return fmt::format("%{} = input {} : {} role={}{}", id, word(value.name), type_text(value),
+                         role_text(kInputRoles, value.input_role),
+                         value.input_role == InputRole::boundary ? fmt::format(" index={}", value.boundary_idx) : "");
     case ValueKind::state:
       return fmt::format("%{} = state {} : {} role={} layer={}", id, word(value.name), type_text(value),
                          role_text(kStateRoles, value.state_role), value.layer_idx);

@@ -65,7 +65,11 @@ class Verifier {
     const bool is_input = value.kind == ValueKind::input, is_state = value.kind == ValueKind::state;
     if (is_input != (value.input_role != InputRole::none) || value.input_role >= InputRole::count_)
       return wrong_value(id, "exactly the inputs have an input role");
-    if (is_input && value.dtype != DType::i32) return wrong_value(id, "inputs are I32");
+    const bool is_boundary = value.input_role == InputRole::boundary;
+    if (is_input && value.dtype != DType::i32 && !(is_boundary && value.dtype == DType::f32))
+      return wrong_value(id, "inputs are I32, those of a boundary also F32");
+    if (is_boundary ? value.boundary_idx < 0 : value.boundary_idx != -1)
+      return wrong_value(id, "exactly the inputs of a boundary have an index there");
     if (is_state != (value.state_role != StateRole::none) || value.state_role >= StateRole::count_)
       return wrong_value(id, "exactly the states have a state role");
     if (is_state ? value.layer_idx < 0 : value.layer_idx != -1)
@@ -134,8 +138,8 @@ class Verifier {
     for (ValueId id : graph_.outputs) {
       if (id >= graph_.values.size()) return wrong("outputs", fmt::format("%{} does not exist", id));
       const Value& value = graph_.values[id];
-      if (value.kind != ValueKind::intermediate || value.dtype != DType::f32)
-        return wrong_value(id, "an output must be an f32 result of a node");
+      if (value.kind != ValueKind::intermediate)
+        return wrong_value(id, "an output must be a result of a node that writes no state");
     }
     return {};
   }

@@ -11,7 +11,7 @@ namespace tokamak::ir {
 //   arity, attributes and their ranges fit the op table; every type and view is the one that inference gives
 //   views lie inside their storage; leaves own theirs and are named; names are unique; a result carries its node's name
 //   a state that a step both writes and reads is written first
-//   outputs are f32 intermediates; a graph has an output or writes a state
+//   outputs are intermediates; a graph has an output or writes a state
 //   groups, when there are any, are a partition of the nodes in order, without a rule only for single nodes,
 //   with a rule only around an op that is no view
 // Total: any content of `graph` gives an answer. Errors: bad_argument or bad_tensor, naming the graph and the node.

@@ -128,7 +128,7 @@ TEST(Text, ErrorsSayLineAndColumn) {
       {"group 2 ", "group two ", "expected the row of a fusion rule"},
       {"RMS_NORM+MUL {", "RMS_NORM+ADD {", "line 8, column 3: the group's ops are RMS_NORM+MUL, not RMS_NORM+ADD"},
       {" grouped", "", "only a graph marked 'grouped' has groups"},
-      {"return %10, %5", "return %10, %6", "an output must be an f32 result of a node"},
+      {"return %10, %5", "return %10, %6", "an output must be a result of a node that writes no state"},
       {"return %10, %5", "return %99", "line 15, column 10: %99 is not defined above"},
       {"return %10, %5", "%11 = weight w : f32 [1] return %10", "leaves stand before the first op"},
       {"return %10, %5\n}", "return %10, %5\n} x", "line 16, column 3: expected the end, found 'x'"},

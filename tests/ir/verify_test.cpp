@@ -56,6 +56,8 @@ std::vector<Damage> damages() {
       {[](Graph& g) { g.values[0].input_role = InputRole::tokens; }, "exactly the inputs have an input role"},
       {[](Graph& g) { g.values[1].input_role = InputRole::none; }, "exactly the inputs have an input role"},
       {[](Graph& g) { g.values[1].dtype = DType::f32; }, "inputs are I32"},
+      {[](Graph& g) { g.values[1].boundary_idx = 0; }, "exactly the inputs of a boundary have an index there"},
+      {[](Graph& g) { g.values[1].input_role = InputRole::boundary; }, "exactly the inputs of a boundary"},
       {[](Graph& g) { g.values[7].state_role = StateRole::none; }, "exactly the states have a state role"},
       {[](Graph& g) { g.values[7].layer_idx = -1; }, "exactly the states have a layer"},
       {[](Graph& g) { g.values[0].layer_idx = 2; }, "exactly the states have a layer"},
@@ -79,8 +81,8 @@ std::vector<Damage> damages() {
       {[](Graph& g) { g.values[8].kind = ValueKind::intermediate; }, "kind, role or storage"},
       {[](Graph& g) { g.nodes[4].inputs[0] = 6; }, "cache must be a state"},
       {[](Graph& g) { g.outputs = {99}; }, "%99 does not exist"},
-      {[](Graph& g) { g.outputs = {8}; }, "an output must be an f32 result of a node"},
-      {[](Graph& g) { g.outputs = {0}; }, "an output must be an f32 result of a node"},
+      {[](Graph& g) { g.outputs = {8}; }, "an output must be a result of a node that writes no state"},
+      {[](Graph& g) { g.outputs = {0}; }, "an output must be a result of a node that writes no state"},
       {[](Graph& g) {
          g.groups = {{.nodes = {0, 1}}};
        },

@@ -136,6 +136,10 @@ Rows Lowering::rows(ir::ValueId id) const {
   Rows out{.n_rows = v.shape.n_rows(), .n = v.shape.row_elems(), .stride_elems = v.row_stride_elems};
   if (const size_t i = output_at(storage); i < graph.outputs.size())
     out.ref = {.where = Ref::Where::output, .offset = i, .skip_elems = v.offset_elems};
+  if (const ir::Value& owner = value(storage); owner.input_role == ir::InputRole::boundary)
+    out.ref = {.where = Ref::Where::boundary,
+               .offset = static_cast<uint64_t>(owner.boundary_idx),
+               .skip_elems = v.offset_elems};
   if (out.ref.where == Ref::Where::none) {
     CHECK(plan_.is_placed(id), id);
     const int64_t span = (out.n_rows - 1) * out.stride_elems + out.n;

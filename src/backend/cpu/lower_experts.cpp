@@ -18,7 +18,7 @@ Indices indices_of(const Lowering& l, ir::ValueId id) {
               .n_used = value.shape.row_elems(),
               .stride_elems = value.row_stride_elems,
               .offset_elems = value.offset_elems};
-  if (storage.kind == ir::ValueKind::input)
+  if (storage.kind == ir::ValueKind::input && storage.input_role != ir::InputRole::boundary)
     out.role = storage.input_role;
   else
     out.rows = l.rows(id);

@@ -93,7 +93,7 @@ void lower_get_rows(Lowering& l, Nodes nodes) {
                .ids_stride = ids.shape.rank() == 2 ? ids.row_stride_elems : 1,
                .y_stride = y.stride_elems};
   set_table(l, node.inputs[0], step);
-  if (ids.kind == ir::ValueKind::input) {
+  if (ids.kind == ir::ValueKind::input && ids.input_role != ir::InputRole::boundary) {
     step.ids = ids.input_role;
   } else {
     step.ids_ref = l.rows(node.inputs[1]).ref;

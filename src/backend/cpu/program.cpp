@@ -9,7 +9,7 @@ namespace tokamak::cpu {
 namespace {
 bool overlap(const Ref& a, const Ref& b) {
   if (a.where != b.where || a.where == Ref::Where::none) return false;
-  if (a.where == Ref::Where::output) return a.offset == b.offset;
+  if (a.where != Ref::Where::arena) return a.offset == b.offset;
   return a.offset < b.offset + b.n_bytes && b.offset < a.offset + a.n_bytes;
 }
 

@@ -17,18 +17,18 @@ namespace tokamak::cpu {
 
 // Where a value lies while the program runs.
 struct Ref {
-  enum class Where : uint8_t { none, arena, output } where = Where::none;
-  uint64_t offset = 0;  // arena: bytes; output: index of the graph output, whose rows are contiguous
+  enum class Where : uint8_t { none, arena, output, boundary } where = Where::none;
+  uint64_t offset = 0;  // arena: bytes; output, boundary: index of the graph output or boundary input, contiguous rows
   uint64_t n_bytes = 0;
-  int64_t skip_elems = 0;  // output: f32 before the first element
+  int64_t skip_elems = 0;  // output, boundary: f32 before the first element
 
   // Further on by n f32.
   Ref after(int64_t n) const {
     Ref out = *this;
-    if (where == Where::output)
-      out.skip_elems += n;
-    else
+    if (where == Where::arena)
       out.offset += static_cast<uint64_t>(n) * sizeof(float);
+    else
+      out.skip_elems += n;
     return out;
   }
 };
@@ -39,9 +39,11 @@ struct RunContext {
   std::span<const std::span<float>> outputs;
 
   std::byte* bytes(const Ref& ref) const { return arena + ref.offset; }
+  // Of a boundary too, which nobody writes to.
   float* f32(const Ref& ref) const {
-    return ref.where == Ref::Where::output ? outputs[ref.offset].data() + ref.skip_elems
-                                           : reinterpret_cast<float*>(bytes(ref));
+    if (ref.where == Ref::Where::output) return outputs[ref.offset].data() + ref.skip_elems;
+    if (ref.where != Ref::Where::boundary) return reinterpret_cast<float*>(bytes(ref));
+    return reinterpret_cast<float*>(const_cast<std::byte*>(inputs.boundary[ref.offset].data())) + ref.skip_elems;
   }
 };
 

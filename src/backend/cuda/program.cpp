@@ -43,15 +43,30 @@ InputLayout::InputLayout(const ir::Graph& graph) {
     at += round_up(int_bytes(n), uint64_t{16});
     return here;
   };
-  for (const ir::Value& value : graph.values)
-    if (value.kind == ir::ValueKind::input) sizes[static_cast<size_t>(value.input_role)] = value.shape.n_elements();
-  n_tokens = *std::ranges::max_element(sizes);
+  for (const ir::Value& value : graph.values) {
+    if (value.kind != ir::ValueKind::input) continue;
+    if (value.input_role == ir::InputRole::boundary) {
+      const int64_t n = value.shape.n_elements();
+      boundary.push_back({value.boundary_idx, place(n), int_bytes(n)});
+      n_tokens = std::max(n_tokens, value.shape[0]);
+    } else {
+      sizes[static_cast<size_t>(value.input_role)] = value.shape.n_elements();
+    }
+  }
+  n_tokens = std::max(n_tokens, *std::ranges::max_element(sizes));
   for (size_t role = 0; role < sizes.size(); ++role) roles[role] = place(sizes[role]);
   page_begin = place(n_tokens);
   n_keys = place(n_tokens);
   run_begin = place(n_tokens);
   run_end = place(n_tokens);
   pages = at;
+}
+
+Address InputLayout::address(const ir::Value& input) const {
+  if (input.input_role != ir::InputRole::boundary) return address(input.input_role);
+  const auto found = std::ranges::find(boundary, input.boundary_idx, &Boundary::boundary_idx);
+  CHECK(found != boundary.end(), input.name);
+  return at(found->offset);
 }
 
 int64_t InputLayout::fill(const StepInputs& inputs, std::byte* out) const {
@@ -63,6 +78,11 @@ int64_t InputLayout::fill(const StepInputs& inputs, std::byte* out) const {
     const std::span<const int32_t> from = input_of(inputs, static_cast<ir::InputRole>(role));
     CHECK(static_cast<int64_t>(from.size()) == sizes[role], ir::kInputRoles[role], from.size());
     copy(roles[role], from);
+  }
+  for (const Boundary& b : boundary) {
+    const std::span<const std::byte> from = inputs.boundary[static_cast<size_t>(b.boundary_idx)];
+    CHECK(from.size() == b.n_bytes, b.boundary_idx, from.size());
+    std::memcpy(out + b.offset, from.data(), from.size());
   }
   auto* begins = reinterpret_cast<int32_t*>(out + page_begin);
   auto* keys = reinterpret_cast<int32_t*>(out + n_keys);

@@ -46,7 +46,7 @@ struct Step {
   std::function<cudaError_t(const RunContext& context)> launch;  // asynchronous; the same launches for equal contexts
 };
 
-// The inputs of a step in one block of memory: arrays of int32 by role, then the sequences' pages.
+// The inputs of a step in one block of memory: arrays of int32 by role, the boundary's values, then the sequences' pages.
 struct InputLayout {
   std::array<uint64_t, static_cast<size_t>(ir::InputRole::count_)> roles = {};  // bytes
   std::array<int64_t, static_cast<size_t>(ir::InputRole::count_)> sizes = {};   // elements; 0: the graph reads none
@@ -54,7 +54,14 @@ struct InputLayout {
   uint64_t page_begin = 0, n_keys = 0, run_begin = 0, run_end = 0, pages = 0;
   int64_t n_tokens = 0;
 
+  struct Boundary {
+    int32_t boundary_idx = 0;
+    uint64_t offset = 0, n_bytes = 0;
+  };
+  std::vector<Boundary> boundary;
+
   explicit InputLayout(const ir::Graph& graph);
+  Address address(const ir::Value& input) const;
   Address address(ir::InputRole role) const { return at(roles[static_cast<size_t>(role)]); }
   static Address at(uint64_t offset) { return {.where = Address::Where::inputs, .offset = offset}; }
   uint64_t bytes_for(int64_t n_pages) const { return pages + static_cast<uint64_t>(n_pages) * sizeof(int32_t); }

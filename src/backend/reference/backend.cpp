@@ -1,6 +1,7 @@
 #include "backend/reference/backend.h"
 
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <new>
 #include <string>
@@ -135,8 +136,11 @@ class ReferenceProgram : public Program {
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       const Tensor& result = tensors_[graph_.outputs[i]];
       CHECK(static_cast<int64_t>(outputs[i].size()) == result.value->shape.n_elements());
-      for (int64_t r = 0; r < result.n_rows(); ++r)
-        std::copy_n(result.row(r), result.row_elems(), outputs[i].data() + r * result.row_elems());
+      const auto row_bytes = static_cast<size_t>(result.row_elems()) * sizeof(float);
+      for (int64_t r = 0; r < result.n_rows(); ++r) {
+        const void* row = result.i32 ? static_cast<const void*>(result.i32_row(r)) : result.row(r);
+        std::memcpy(outputs[i].data() + r * result.row_elems(), row, row_bytes);
+      }
     }
     return {};
   }
@@ -192,11 +196,29 @@ class ReferenceProgram : public Program {
 
   void bind_inputs(const StepInputs& inputs) {
     for (size_t id = 0; id < graph_.values.size(); ++id) {
-      if (graph_.values[id].kind != ir::ValueKind::input) continue;
-      const std::span<const int32_t> data = input_of(inputs, graph_.values[id].input_role);
-      CHECK(static_cast<int64_t>(data.size()) == graph_.values[id].shape.n_elements(), data.size());
-      tensors_[id].i32 = data.data();
+      const ir::Value& value = graph_.values[id];
+      if (value.kind == ir::ValueKind::input && value.input_role == ir::InputRole::boundary) {
+        bind_boundary(id, inputs.boundary[static_cast<size_t>(value.boundary_idx)]);
+      } else if (value.kind == ir::ValueKind::input) {
+        const std::span<const int32_t> data = input_of(inputs, value.input_role);
+        CHECK(static_cast<int64_t>(data.size()) == value.shape.n_elements(), data.size());
+        tensors_[id].i32 = data.data();
+      } else if (value.is_view() && graph_.values[value.storage].kind == ir::ValueKind::input) {
+        const Tensor& owner = tensors_[value.storage];
+        if (owner.f32) tensors_[id].f32 = owner.f32 + value.offset_elems;
+        if (owner.i32) tensors_[id].i32 = owner.i32 + value.offset_elems;
+      }
     }
+  }
+
+  // Nothing writes to an input.
+  void bind_boundary(size_t id, std::span<const std::byte> data) {
+    Tensor& tensor = tensors_[id];
+    CHECK(data.size() == static_cast<size_t>(tensor.value->shape.n_elements()) * sizeof(float), data.size());
+    if (tensor.value->dtype == DType::i32)
+      tensor.i32 = reinterpret_cast<const int32_t*>(data.data());
+    else
+      tensor.f32 = reinterpret_cast<float*>(const_cast<std::byte*>(data.data()));
   }
 
   void run_node(size_t n, const StepInputs& inputs) {
