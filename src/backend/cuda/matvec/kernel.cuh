@@ -14,6 +14,7 @@
 #include "backend/cuda/matvec/geometry.h"
 #include "backend/cuda/matvec/params.h"
 #include "backend/cuda/matvec/types_plain.h"
+#include "backend/cuda/overlap.h"
 
 namespace tokamak::cuda {
 
@@ -23,9 +24,6 @@ struct Split {
   Geometry g;
   int n_slice_warps, n_groups, blocks_per_group, cta_blocks;
 };
-
-__device__ inline void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-__device__ inline void allow_next_kernel() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 template <class P>
 __device__ inline typename P::Acts load_acts(const MatvecParams& p, int64_t col, int unit) {

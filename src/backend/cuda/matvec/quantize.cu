@@ -3,13 +3,11 @@
 
 #include "backend/cuda/matvec/activations.h"
 #include "backend/cuda/matvec/quantize.h"
+#include "backend/cuda/overlap.h"
 
 namespace tokamak::cuda {
 
 namespace {
-
-__device__ inline void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-__device__ inline void allow_next_kernel() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 // Quantizes element quad i of a column (v: its four values) together with the other seven lanes of its group. Every
 // lane of the warp must call; `inside` tells whether quad i exists.
@@ -76,7 +74,12 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(const __grid_constant__ 
   auto* sum = reinterpret_cast<float4*>(p.sum + col * p.x_stride);
   const auto* weight = reinterpret_cast<const float4*>(p.weight);
   constexpr int kHeld = 4;  // quads kept in registers between the passes
-  float4 held[kHeld];
+  float4 held[kHeld], weights[kHeld];
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int64_t i = threadIdx.x + int64_t{h} * blockDim.x;
+    weights[h] = p.weight && i < n_quads ? weight[i] : make_float4(1.0f, 1.0f, 1.0f, 1.0f);
+  }
   wait_for_previous_kernel();
   float squares = 0.0f;
   for (int64_t i = threadIdx.x, n = 0; i < n_quads; i += blockDim.x, ++n) {
@@ -93,12 +96,14 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(const __grid_constant__ 
   for (int64_t first = 0, n = 0; first < n_quads; first += blockDim.x, ++n) {
     const int64_t i = first + threadIdx.x;
     const bool inside = i < n_quads;
-    float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    if (inside && n >= kHeld) v = p.sum ? sum[i] : p.add ? add4(x[i], add[i]) : x[i];
+    float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f), w = v;
+    if (inside && n >= kHeld) {
+      v = p.sum ? sum[i] : p.add ? add4(x[i], add[i]) : x[i];
+      w = p.weight ? weight[i] : make_float4(1.0f, 1.0f, 1.0f, 1.0f);
+    }
 #pragma unroll
     for (int h = 0; h < kHeld; ++h)
-      if (inside && n == h) v = held[h];
-    const float4 w = inside && p.weight ? weight[i] : make_float4(1.0f, 1.0f, 1.0f, 1.0f);
+      if (inside && n == h) v = held[h], w = weights[h];
     v = make_float4(w.x * (v.x * factor), w.y * (v.y * factor), w.z * (v.z * factor), w.w * (v.w * factor));
     if (inside && p.norm) reinterpret_cast<float4*>(p.norm + col * p.k)[i] = v;
     if (p.q8) quantize_quad(v, i, inside, p.q8 + col * q8_column_bytes(p.k), p.k);
@@ -108,16 +113,9 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(const __grid_constant__ 
 template <class Params>
 cudaError_t launch_with(void (*kernel)(Params), dim3 grid, unsigned threads, const Params& params, bool overlap,
                         cudaStream_t stream) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = dim3(threads);
-  config.stream = stream;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = overlap ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, params);
+  if (overlap) return launch_overlapped(kernel, grid, threads, 0, stream, params);
+  kernel<<<grid, threads, 0, stream>>>(params);
+  return cudaGetLastError();
 }
 
 }  // namespace

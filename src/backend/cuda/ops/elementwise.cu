@@ -33,6 +33,7 @@ __device__ void for_each_element(int64_t n_rows, int64_t row_elems, Fn fn) {
 }
 
 __global__ void chain_kernel(ChainArgs a) {
+  start_after_previous_kernel();
   for_each_element(a.n_rows, a.row_elems, [&](int64_t row, int64_t col) {
     float y = read(a.x[0], row, col);
 #pragma unroll
@@ -43,12 +44,14 @@ __global__ void chain_kernel(ChainArgs a) {
 }
 
 __global__ void map_kernel(MapArgs a) {
+  start_after_previous_kernel();
   for_each_element(a.n_rows, a.row_elems, [&](int64_t row, int64_t col) {
     a.y[row * a.y_stride + col] = apply_map(a.kind, a.x[row * a.x_stride + col], a.a, a.b);
   });
 }
 
 __global__ void glu_kernel(GluArgs a) {
+  start_after_previous_kernel();
   for_each_element(a.n_rows, a.row_elems, [&](int64_t row, int64_t col) {
     a.y[row * a.y_stride + col] =
         apply_glu(a.kind, a.gate[row * a.gate_stride + col], a.up[row * a.up_stride + col], a.alpha, a.limit);
@@ -56,6 +59,7 @@ __global__ void glu_kernel(GluArgs a) {
 }
 
 __global__ void attn_temp_kernel(AttnTempArgs a) {
+  start_after_previous_kernel();
   for_each_element(a.n_rows, a.row_elems, [&](int64_t row, int64_t col) {
     const double position = static_cast<double>(a.positions[row / a.rows_per_token] + a.offset);
     const auto factor = static_cast<float>(1 + a.scale * log(1 + floor(position / a.length)));
@@ -65,8 +69,7 @@ __global__ void attn_temp_kernel(AttnTempArgs a) {
 
 template <class Args>
 cudaError_t launch(void (*kernel)(Args), const Args& args, cudaStream_t stream) {
-  kernel<<<grid_for(args.n_rows * args.row_elems, kThreads), kThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  return launch_overlapped(kernel, grid_for(args.n_rows * args.row_elems, kThreads), kThreads, 0, stream, args);
 }
 }  // namespace
 

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "backend/cuda/overlap.h"
+
 namespace tokamak::cuda {
 
 inline constexpr int kWarp = 32;

@@ -33,6 +33,7 @@ __device__ void finish(const MatmulArgs& a, int64_t row, int64_t col, float gate
 // A warp per row, kCols columns at once.
 template <class T, int kCols>
 __global__ void few_columns_kernel(MatmulArgs a) {
+  start_after_previous_kernel();
   const int64_t row = blockIdx.x * int64_t{kWarps} + threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   if (row >= a.n_rows) return;
   const T* w = static_cast<const T*>(a.weights) + row * a.k;
@@ -67,6 +68,7 @@ __device__ void load_tile(float (*tile)[kTile + 1], const T* from, int64_t strid
 
 template <class T, bool kUp>
 __global__ void __launch_bounds__(256) many_columns_kernel(MatmulArgs a) {
+  start_after_previous_kernel();
   __shared__ float w[kTileK][kTile + 1], up[kUp ? kTileK : 1][kTile + 1], x[kTileK][kTile + 1];
   const int64_t first_row = blockIdx.x * int64_t{kTile}, first_col = blockIdx.y * int64_t{kTile};
   const int r = threadIdx.x % (kTile / kEach), c = threadIdx.x / (kTile / kEach);
@@ -100,18 +102,12 @@ template <class T>
 cudaError_t launch(const MatmulArgs& a, cudaStream_t stream) {
   if (a.n_cols <= kFewCols) {
     const auto grid = static_cast<unsigned>(ceil_div(a.n_rows, kWarps));
-    if (a.n_cols == 1)
-      few_columns_kernel<T, 1><<<grid, kWarps * kWarp, 0, stream>>>(a);
-    else
-      few_columns_kernel<T, kFewCols><<<grid, kWarps * kWarp, 0, stream>>>(a);
-    return cudaGetLastError();
+    const auto kernel = a.n_cols == 1 ? few_columns_kernel<T, 1> : few_columns_kernel<T, kFewCols>;
+    return launch_overlapped(kernel, grid, kWarps * kWarp, 0, stream, a);
   }
   const dim3 grid(static_cast<unsigned>(ceil_div(a.n_rows, kTile)), static_cast<unsigned>(ceil_div(a.n_cols, kTile)));
-  if (a.up)
-    many_columns_kernel<T, true><<<grid, 256, 0, stream>>>(a);
-  else
-    many_columns_kernel<T, false><<<grid, 256, 0, stream>>>(a);
-  return cudaGetLastError();
+  return launch_overlapped(a.up ? many_columns_kernel<T, true> : many_columns_kernel<T, false>, grid, 256, 0, stream,
+                           a);
 }
 }  // namespace
 

@@ -19,6 +19,7 @@ __device__ float conv_input(const SequenceArgs& s, const float* x, int64_t x_str
 }
 
 __global__ void ssm_conv_kernel(SsmConvArgs a) {
+  start_after_previous_kernel();
   for (int64_t i = first_item(); i < a.seqs.n_tokens * a.n_channels; i += item_step()) {
     const int64_t t = i / a.n_channels, c = i % a.n_channels, seq = a.seqs.seq_ids[t];
     float sum = 0;
@@ -31,6 +32,7 @@ __global__ void ssm_conv_kernel(SsmConvArgs a) {
 }
 
 __global__ void conv_state_kernel(ConvStateArgs a) {
+  start_after_previous_kernel();
   const int64_t row_elems = a.n_before * a.n_channels;
   for (int64_t i = first_item(); i < a.seqs.n_seqs * a.seqs.n_snapshots * row_elems; i += item_step()) {
     const int64_t r = i / row_elems, at = i % row_elems, seq = r / a.seqs.n_snapshots,
@@ -46,6 +48,7 @@ __global__ void conv_state_kernel(ConvStateArgs a) {
 // A warp keeps one row of S, dk elements, in registers and walks over the sequence's tokens.
 template <int kEach>
 __global__ void __launch_bounds__(kRows* kWarp) delta_net_kernel(DeltaNetArgs a) {
+  start_after_previous_kernel();
   const int64_t blocks = (a.dv + kRows - 1) / kRows, lane = threadIdx.x % kWarp;
   const int64_t j = blockIdx.x % blocks * kRows + threadIdx.x / kWarp;
   const int64_t head = blockIdx.x / blocks % a.n_head_v, seq = blockIdx.x / blocks / a.n_head_v;
@@ -93,6 +96,7 @@ __global__ void __launch_bounds__(kRows* kWarp) delta_net_kernel(DeltaNetArgs a)
 }
 
 __global__ void state_copy_kernel(StateCopyArgs a) {
+  start_after_previous_kernel();
   for (int64_t i = first_item(); i < a.n_rows * a.row_elems; i += item_step()) {
     const int64_t r = i / a.row_elems, at = i % a.row_elems;
     const int64_t row = a.first_rows[r / a.n_snapshots] + r % a.n_snapshots;
@@ -102,30 +106,25 @@ __global__ void state_copy_kernel(StateCopyArgs a) {
 }  // namespace
 
 cudaError_t launch_ssm_conv(const SsmConvArgs& args, cudaStream_t stream) {
-  ssm_conv_kernel<<<grid_for(args.seqs.n_tokens * args.n_channels, kThreads), kThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  return launch_overlapped(ssm_conv_kernel, grid_for(args.seqs.n_tokens * args.n_channels, kThreads), kThreads, 0,
+                           stream, args);
 }
 
 cudaError_t launch_ssm_conv_state(const ConvStateArgs& args, cudaStream_t stream) {
   const int64_t n = args.seqs.n_seqs * args.seqs.n_snapshots * args.n_before * args.n_channels;
-  conv_state_kernel<<<grid_for(n, kThreads), kThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  return launch_overlapped(conv_state_kernel, grid_for(n, kThreads), kThreads, 0, stream, args);
 }
 
 cudaError_t launch_delta_net(const DeltaNetArgs& args, cudaStream_t stream) {
   const auto grid = static_cast<unsigned>(args.seqs.n_seqs * args.n_head_v * ceil_div(args.dv, kRows));
-  if (args.dk <= 4 * kWarp)
-    delta_net_kernel<4><<<grid, kRows * kWarp, 0, stream>>>(args);
-  else if (args.dk <= kMaxDeltaDims)
-    delta_net_kernel<kMaxDeltaDims / kWarp><<<grid, kRows * kWarp, 0, stream>>>(args);
-  else
-    return cudaErrorInvalidValue;
-  return cudaGetLastError();
+  if (args.dk > kMaxDeltaDims) return cudaErrorInvalidValue;
+  const auto kernel = args.dk <= 4 * kWarp ? delta_net_kernel<4> : delta_net_kernel<kMaxDeltaDims / kWarp>;
+  return launch_overlapped(kernel, grid, kRows * kWarp, 0, stream, args);
 }
 
 cudaError_t launch_state_copy(const StateCopyArgs& args, cudaStream_t stream) {
-  state_copy_kernel<<<grid_for(args.n_rows * args.row_elems, kThreads), kThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  return launch_overlapped(state_copy_kernel, grid_for(args.n_rows * args.row_elems, kThreads), kThreads, 0, stream,
+                           args);
 }
 
 }  // namespace tokamak::cuda

@@ -13,6 +13,7 @@ __device__ bool ranks_before(float a, float b) { return a > b || (isnan(b) && !i
 
 // One block per row; an element's place is the number of those that rank before it.
 __global__ void argsort_kernel(ArgsortArgs a) {
+  start_after_previous_kernel();
   for (int64_t r = blockIdx.x; r < a.n_rows; r += gridDim.x) {
     const float* x = a.x + r * a.x_stride;
     for (int64_t i = threadIdx.x; i < a.row_elems; i += blockDim.x) {
@@ -65,6 +66,7 @@ __device__ void choose_groups(const float* x, int64_t n, int64_t n_group, int64_
 
 // One block per row.
 __global__ void mask_groups_kernel(MaskGroupsArgs a) {
+  start_after_previous_kernel();
   __shared__ GroupMemory memory;
   for (int64_t r = blockIdx.x; r < a.n_rows; r += gridDim.x) {
     const float* x = a.x + r * a.x_stride;
@@ -115,6 +117,7 @@ __device__ void weigh(const RouterArgs& a, float* w) {
 
 // One block per token.
 __global__ void router_kernel(RouterArgs a) {
+  start_after_previous_kernel();
   __shared__ float p[kMaxRoutedExperts], score[kMaxRoutedExperts], chosen[kMaxRoutedExperts];
   __shared__ GroupMemory memory;
   const int64_t t = blockIdx.x;
@@ -142,6 +145,7 @@ __global__ void router_kernel(RouterArgs a) {
 }
 
 __global__ void add_id_kernel(AddIdArgs a) {
+  start_after_previous_kernel();
   for (int64_t i = first_item(); i < a.n_rows * a.row_elems; i += item_step()) {
     const int64_t r = i / a.row_elems, col = i % a.row_elems;
     const int64_t expert = a.ids[r / a.n_used * a.ids_stride + r % a.n_used];
@@ -151,26 +155,22 @@ __global__ void add_id_kernel(AddIdArgs a) {
 }  // namespace
 
 cudaError_t launch_argsort(const ArgsortArgs& args, cudaStream_t stream) {
-  argsort_kernel<<<grid_for(args.n_rows, 1), kThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  return launch_overlapped(argsort_kernel, grid_for(args.n_rows, 1), kThreads, 0, stream, args);
 }
 
 cudaError_t launch_mask_groups(const MaskGroupsArgs& args, cudaStream_t stream) {
   if (args.n_group > kMaxGroups || args.n_best > kMaxBest) return cudaErrorInvalidValue;
-  mask_groups_kernel<<<grid_for(args.n_rows, 1), kThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  return launch_overlapped(mask_groups_kernel, grid_for(args.n_rows, 1), kThreads, 0, stream, args);
 }
 
 cudaError_t launch_router(const RouterArgs& args, cudaStream_t stream) {
   if (args.n_expert > kMaxRoutedExperts || args.n_group > kMaxGroups || args.n_best > kMaxBest)
     return cudaErrorInvalidValue;
-  router_kernel<<<static_cast<unsigned>(args.n_tokens), kThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  return launch_overlapped(router_kernel, static_cast<unsigned>(args.n_tokens), kThreads, 0, stream, args);
 }
 
 cudaError_t launch_add_id(const AddIdArgs& args, cudaStream_t stream) {
-  add_id_kernel<<<grid_for(args.n_rows * args.row_elems, kThreads), kThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  return launch_overlapped(add_id_kernel, grid_for(args.n_rows * args.row_elems, kThreads), kThreads, 0, stream, args);
 }
 
 }  // namespace tokamak::cuda

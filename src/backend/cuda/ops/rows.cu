@@ -16,6 +16,7 @@ __device__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 
 template <class T>
 __global__ void get_rows_kernel(GetRowsArgs a) {
+  start_after_previous_kernel();
   const int64_t n = a.n_rows * a.row_elems;
   for (int64_t i = first_item(); i < n; i += item_step()) {
     const int64_t r = i / a.row_elems, col = i % a.row_elems, token = r / a.n_per_token;
@@ -26,6 +27,7 @@ __global__ void get_rows_kernel(GetRowsArgs a) {
 
 // One block per row.
 __global__ void norm_kernel(NormArgs a) {
+  start_after_previous_kernel();
   for (int64_t r = blockIdx.x; r < a.n_rows; r += gridDim.x) {
     const float* x = a.x + r * a.x_stride;
     const auto n = static_cast<float>(a.row_elems);
@@ -51,6 +53,7 @@ __global__ void norm_kernel(NormArgs a) {
 }
 
 __global__ void soft_max_kernel(RowArgs a) {
+  start_after_previous_kernel();
   for (int64_t r = blockIdx.x; r < a.n_rows; r += gridDim.x) {
     const float* x = a.x + r * a.x_stride;
     float* y = a.y + r * a.y_stride;
@@ -65,6 +68,7 @@ __global__ void soft_max_kernel(RowArgs a) {
 }
 
 __global__ void sum_rows_kernel(RowArgs a) {
+  start_after_previous_kernel();
   for (int64_t r = blockIdx.x; r < a.n_rows; r += gridDim.x) {
     float sum = 0;
     for (int64_t i = threadIdx.x; i < a.row_elems; i += blockDim.x) sum += a.x[r * a.x_stride + i];
@@ -74,6 +78,7 @@ __global__ void sum_rows_kernel(RowArgs a) {
 }
 
 __global__ void copy_rows_kernel(RowArgs a) {
+  start_after_previous_kernel();
   const int64_t n = a.n_rows * a.row_elems;
   for (int64_t i = first_item(); i < n; i += item_step()) {
     const int64_t r = i / a.row_elems, col = i % a.row_elems;
@@ -90,33 +95,27 @@ unsigned threads_for(int64_t row_elems) {
 
 cudaError_t launch_get_rows(const GetRowsArgs& args, cudaStream_t stream) {
   const unsigned grid = grid_for(args.n_rows * args.row_elems, kThreads);
-  if (args.type == TableType::f32)
-    get_rows_kernel<float><<<grid, kThreads, 0, stream>>>(args);
-  else if (args.type == TableType::f16)
-    get_rows_kernel<__half><<<grid, kThreads, 0, stream>>>(args);
-  else
-    get_rows_kernel<__nv_bfloat16><<<grid, kThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  const auto kernel = args.type == TableType::f32   ? get_rows_kernel<float>
+                      : args.type == TableType::f16 ? get_rows_kernel<__half>
+                                                    : get_rows_kernel<__nv_bfloat16>;
+  return launch_overlapped(kernel, grid, kThreads, 0, stream, args);
 }
 
 cudaError_t launch_norm(const NormArgs& args, cudaStream_t stream) {
-  norm_kernel<<<grid_for(args.n_rows, 1), threads_for(args.row_elems), 0, stream>>>(args);
-  return cudaGetLastError();
+  return launch_overlapped(norm_kernel, grid_for(args.n_rows, 1), threads_for(args.row_elems), 0, stream, args);
 }
 
 cudaError_t launch_soft_max(const RowArgs& args, cudaStream_t stream) {
-  soft_max_kernel<<<grid_for(args.n_rows, 1), threads_for(args.row_elems), 0, stream>>>(args);
-  return cudaGetLastError();
+  return launch_overlapped(soft_max_kernel, grid_for(args.n_rows, 1), threads_for(args.row_elems), 0, stream, args);
 }
 
 cudaError_t launch_sum_rows(const RowArgs& args, cudaStream_t stream) {
-  sum_rows_kernel<<<grid_for(args.n_rows, 1), threads_for(args.row_elems), 0, stream>>>(args);
-  return cudaGetLastError();
+  return launch_overlapped(sum_rows_kernel, grid_for(args.n_rows, 1), threads_for(args.row_elems), 0, stream, args);
 }
 
 cudaError_t launch_copy_rows(const RowArgs& args, cudaStream_t stream) {
-  copy_rows_kernel<<<grid_for(args.n_rows * args.row_elems, kThreads), kThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  return launch_overlapped(copy_rows_kernel, grid_for(args.n_rows * args.row_elems, kThreads), kThreads, 0, stream,
+                           args);
 }
 
 cudaError_t check_kernel_image() {

@@ -1,0 +1,44 @@
+// Programmatic dependent launch: a kernel begins while the one before it in the stream still runs. For .cu files only.
+//
+// Every kernel that is launched so calls allow_next_kernel() first, may then read what no kernel of the step writes
+// (weights, tables), and calls wait_for_previous_kernel() before anything else, in every thread, before it ends: the
+// kernel before is complete then, and by the same rule all before that one. GPUs before 9.0 run kernels in turn.
+#pragma once
+
+#include <cuda_runtime.h>
+
+namespace tokamak::cuda {
+
+__device__ inline void allow_next_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ inline void wait_for_previous_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// For kernels that have nothing to do in between.
+__device__ inline void start_after_previous_kernel() {
+  allow_next_kernel();
+  wait_for_previous_kernel();
+}
+
+template <class... Params, class... Args>
+cudaError_t launch_overlapped(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
+                              cudaStream_t stream, const Args&... args) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, kernel, args...);
+}
+
+}  // namespace tokamak::cuda
