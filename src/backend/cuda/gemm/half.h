@@ -16,6 +16,12 @@
 #include "backend/cuda/matvec/types_nibble.h"
 #include "backend/cuda/matvec/types_plain.h"
 
+#if defined(__CUDACC__)
+#define TOKAMAK_UNROLL _Pragma("unroll")
+#else
+#define TOKAMAK_UNROLL
+#endif
+
 namespace tokamak::cuda {
 
 // --- arithmetic of two binary16 in a word.
@@ -160,8 +166,10 @@ TOKAMAK_HD void bytes_to_halves(const Decoded& unit, uint32_t (&out)[8]) {
   }
   const uint32_t scale = half2_twice(d * (P::kFactor * kHalfScale));
   const uint32_t minimum = kHasMinimum<Decoded> ? half2_twice(m * (P::kFactor * kHalfScale)) : 0;
+  TOKAMAK_UNROLL
   for (int i = 0; i < 4; ++i) {
     const uint32_t word = P::kSigned ? unit.w[4 * h + i] ^ 0x80808080 : unit.w[4 * h + i];
+    TOKAMAK_UNROLL
     for (int p = 0; p < 2; ++p) {
       const uint32_t raw = pick_bytes(word, 0x64646464, p ? 0x4341 : 0x4240);                // 1024 + byte
       const uint32_t code = kBySixteen ? half2_fma(raw, 0x2C002C00, half2_int(-64 - kBias))  // raw / 16 - 64 - bias
@@ -173,6 +181,7 @@ TOKAMAK_HD void bytes_to_halves(const Decoded& unit, uint32_t (&out)[8]) {
 
 // Words of neighbours (2i, 2i + 1) to our order.
 TOKAMAK_HD void reorder_halves(const uint32_t (&w)[8], uint32_t (&out)[8]) {
+  TOKAMAK_UNROLL
   for (int i = 0; i < 4; ++i) {
     out[2 * i] = pick_bytes(w[2 * i], w[2 * i + 1], 0x5410);
     out[2 * i + 1] = pick_bytes(w[2 * i], w[2 * i + 1], 0x7632);
@@ -191,10 +200,12 @@ TOKAMAK_HD void quantized_halves(const typename P::Codes& c, const Prepared& s, 
     } else {
       scale = half2_twice(P::decode(c, s, row, lookup).d * 16.0f);
     }
+    TOKAMAK_UNROLL
     for (int i = 0; i < 2; ++i) {
       uint32_t low[2], high[2];
       e2m1_halves<false>(c.w[2 * h + i], low);
       e2m1_halves<true>(c.w[2 * h + i], high);
+      TOKAMAK_UNROLL
       for (int p = 0; p < 2; ++p) {
         out[4 * i + p] = half2_mul(low[p], scale);
         out[4 * i + 2 + p] = half2_mul(high[p], scale);
@@ -209,6 +220,7 @@ template <class P>
 TOKAMAK_HD void plain_halves(const typename P::Codes& c, uint32_t (&out)[8]) {
   static_assert(!P::kQuantized && sizeof(c) == 32);
   uint32_t w[8];
+  TOKAMAK_UNROLL
   for (int i = 0; i < 8; ++i) {
     const uint32_t word = c.part[i / 4].w[i % 4];
     w[i] = kIsBf16<P> ? half2_of(as_float(word << 16), as_float(word & 0xFFFF0000u)) : word;
@@ -225,15 +237,62 @@ struct BlockPair {
   typename P::Codes codes[2][kUnitsPerBlock<P>];
   typename P::Scales scales;
 };
+
+// Scales of a row block hold the same number of bits for each of its rows, ascending. These move those of a pair of
+// rows to the places of the first pair, so that rows are known to the compiler.
+template <int kPairs>
+struct PairMover {
+  int pair;  // below kPairs
+
+  template <int n>
+  TOKAMAK_HD void operator()(Words<n>& words) const {
+    if constexpr (n < kPairs) {
+      words.w[0] >>= 32 / kPairs * n * pair;
+    } else {
+      TOKAMAK_UNROLL
+      for (int i = 0; i < n / kPairs; ++i) TOKAMAK_UNROLL
+      for (int p = 1; p < kPairs; ++p)
+        if (p == pair) words.w[i] = words.w[p * (n / kPairs) + i];
+    }
+  }
+  TOKAMAK_HD void operator()(uint16_t& bits) const { bits = static_cast<uint16_t>(bits >> (16 / kPairs * pair)); }
+  TOKAMAK_HD void operator()(uint8_t& bits) const { bits = static_cast<uint8_t>(bits >> (8 / kPairs * pair)); }
+  TOKAMAK_HD void operator()(SixBits4& six) const { (*this)(six.low), (*this)(six.high); }
+  TOKAMAK_HD void operator()(ScaleMin4& s) const { (*this)(s.d_dmin), (*this)(s.six); }
+  TOKAMAK_HD void operator()(Q5_0::Scales& s) const { (*this)(s.fifth), (*this)(s.d); }
+  TOKAMAK_HD void operator()(Q5_1::Scales& s) const { (*this)(s.fifth), (*this)(s.dm); }
+  TOKAMAK_HD void operator()(Q5_K::Scales& s) const { (*this)(s.fifth), (*this)(s.s); }
+  TOKAMAK_HD void operator()(IQ4_XS::Scales& s) const { (*this)(s.d), (*this)(s.low), (*this)(s.high); }
+  TOKAMAK_HD void operator()(Q2_K::Scales& s) const { (*this)(s.d_dmin), (*this)(s.codes); }
+  TOKAMAK_HD void operator()(Q3_K::Scales& s) const { (*this)(s.third), (*this)(s.d), (*this)(s.six); }
+  TOKAMAK_HD void operator()(IQ2_XS::Scales& s) const { (*this)(s.d), (*this)(s.codes); }
+  TOKAMAK_HD void operator()(IQ2_S::Scales& s) const { (*this)(s.codes), (*this)(s.d); }
+  TOKAMAK_HD void operator()(IQ3_XXS::Scales& s) const { (*this)(s.signs), (*this)(s.d); }
+  TOKAMAK_HD void operator()(IQ3_S::Scales& s) const {
+    (*this)(s.signs), (*this)(s.d), (*this)(s.high), (*this)(s.codes);
+  }
+  TOKAMAK_HD void operator()(IQ1_S::Scales& s) const { (*this)(s.qh), (*this)(s.d); }
+  TOKAMAK_HD void operator()(IQ1_M::Scales& s) const { (*this)(s.qh), (*this)(s.d), (*this)(s.codes); }
+  TOKAMAK_HD void operator()(Q1_0::Scales& s) const {  // a word per row
+    TOKAMAK_UNROLL
+    for (int r = 0; r < 2; ++r) TOKAMAK_UNROLL
+    for (int p = 1; p < kPairs; ++p)
+      if (p == pair) s.bits[0].w[r] = s.bits[p / 2].w[p % 2 * 2 + r];
+    (*this)(s.d);
+  }
+};
+
 // Block `block` of rows row and row + 1 (even row, below P::kRows) of a tile of n_units units. Units past the end are
 // those of the last one: finite where the row's weights are, so that activations of 0 cancel them.
 template <class P>
 TOKAMAK_HD BlockPair<P> load_block_pair(const uint8_t* tile, int block, int n_units, int row) {
   static_assert(P::kRows % 2 == 0);
   BlockPair<P> out;
+  TOKAMAK_UNROLL
   for (int j = 0; j < kUnitsPerBlock<P>; ++j) {
     const int at = block * kUnitsPerBlock<P> + j;
     const Unit unit = make_unit<P>(tile, at < n_units ? at : n_units - 1, n_units);
+    TOKAMAK_UNROLL
     for (int r = 0; r < 2; ++r) out.codes[r][j] = P::load_codes(unit, row + r);
     if (j == 0) out.scales = P::load_scales(unit);
   }
@@ -243,9 +302,13 @@ TOKAMAK_HD BlockPair<P> load_block_pair(const uint8_t* tile, int block, int n_un
 template <class P, int h>
 TOKAMAK_HD void block_pair_halves(const BlockPair<P>& b, int row, Lookup lookup, uint32_t (&out)[2][8]) {
   if constexpr (P::kQuantized) {
-    const auto& prepared = P::prepare(b.scales);
-    for (int r = 0; r < 2; ++r) quantized_halves<P, h>(b.codes[r][0], prepared, row + r, lookup, out[r]);
+    typename P::Scales scales = b.scales;
+    if constexpr (P::kRows > 2) PairMover<P::kRows / 2>{row / 2}(scales);
+    const auto& prepared = P::prepare(scales);
+    TOKAMAK_UNROLL
+    for (int r = 0; r < 2; ++r) quantized_halves<P, h>(b.codes[r][0], prepared, r, lookup, out[r]);
   } else {
+    TOKAMAK_UNROLL
     for (int r = 0; r < 2; ++r) plain_halves<P>(b.codes[r][h], out[r]);
   }
 }
