@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/top_logits.h"
 #include "base/result.h"
 #include "fuse/stats.h"
 #include "ir/graph.h"
@@ -106,7 +107,8 @@ struct StepInputs {
   // Of models with recurrent layers, [n_seqs] in the order of `sequences`: the row of the states that a sequence
   // starts from (-1: zeros), and the first of the n_snapshots rows that its states after this step are written to.
   std::span<const int32_t> state_src, state_rows;
-  // Of graphs that were cut apart, by Value::boundary_idx: contiguous f32 or int32 of the value's shape, 4-byte aligned.
+  // Of graphs that were cut apart, by Value::boundary_idx: contiguous f32 or int32 of the value's shape, 4-byte
+  // aligned.
   std::span<const std::span<const std::byte>> boundary;
 };
 
@@ -146,14 +148,40 @@ struct StepReport {
   uint64_t n_runs = 0;
 };
 
+// Means over runs of one program, the first ones and profiled ones left out.
+struct RunTimes {
+  double seconds = 0;       // of run()
+  double host_seconds = 0;  // of it, while the device had nothing to do
+  uint64_t n_runs = 0;      // 0: not measured
+};
+
+// What a device can do at most: the yardstick of `explain`.
+struct DeviceLimits {
+  double read_bytes_per_second = 0;  // one pass over memory larger than the caches
+  double int8_ops_per_second = 0;    // multiplies and adds of products with integer codes
+  double f32_ops_per_second = 0;     // of all others
+  double step_seconds = 0;           // the least a step takes, beside the time for its bytes
+};
+
 class Program {
  public:
   virtual ~Program() = default;
-  // Writes graph output i, contiguous f32 (the bits of an int32 one), to outputs[i]. Errors: device_failed. Not thread-safe.
+  // Writes graph output i, contiguous f32 (the bits of an int32 one), to outputs[i]. Errors: device_failed. Not
+  // thread-safe.
   virtual Result<void> run(const StepInputs& inputs, std::span<const std::span<float>> outputs) = 0;
+  // Of a graph whose one output is logits [n_rows, n_vocab]: whether run_top() can be called.
+  virtual bool selects_top() const { return false; }
+  // As run(), but only what is wanted leaves the device. top [n_rows, kTopLogits]: the best of each row, best first,
+  // ties by lowest id; NaN and +infinity before all others. Rows where whole [n_rows] is not 0 come to `rows`, one
+  // after the other. Errors: those of run(), unsupported.
+  virtual Result<void> run_top(const StepInputs& /*inputs*/, std::span<TopLogit> /*top*/,
+                               std::span<const uint8_t> /*whole*/, std::span<float> /*rows*/) {
+    return Error{.code = ErrorCode::unsupported, .what = "this backend does not select logits"};
+  }
   virtual const ir::Graph& graph() const = 0;  // after all passes
   virtual std::vector<StepReport> steps() const = 0;
   virtual void set_profiling(bool on) = 0;  // times each step; costs a barrier per step
+  virtual RunTimes run_times() const { return {}; }
 };
 
 // The input of a product with a weight: f32 [n_rows, k], rows row_stride_elems apart. Valid during the call only.
@@ -202,6 +230,8 @@ class Backend {
   virtual Result<std::unique_ptr<Program>> compile(ir::Graph graph, const Weights& weights, KvCache& kv,
                                                    const CompileOptions& options) = 0;
   virtual fuse::Stats& fusion_stats() = 0;
+  // Of a device that is not this machine's processor. Takes a moment. Errors: device_failed, out_of_memory.
+  virtual Result<std::optional<DeviceLimits>> measure_limits() { return std::optional<DeviceLimits>(); }
 };
 
 }  // namespace tokamak

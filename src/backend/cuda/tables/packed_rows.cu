@@ -11,6 +11,7 @@ constexpr int kThreads = 128;
 // A thread per element: those of a unit lie in one warp, which loads it once.
 template <class P>
 __global__ void packed_rows_kernel(PackedRowsArgs a, Geometry g) {
+  start_after_previous_kernel();
   const int64_t n = a.n_rows * a.row_elems;
   for (int64_t i = first_item(); i < n; i += item_step()) {
     const int64_t r = i / a.row_elems, col = i % a.row_elems;
@@ -21,11 +22,12 @@ __global__ void packed_rows_kernel(PackedRowsArgs a, Geometry g) {
 }  // namespace
 
 cudaError_t launch_packed_rows(const PackedRowsArgs& args, cudaStream_t stream) {
-  const auto launch = [&]<class P>(P) {
-    packed_rows_kernel<P><<<grid_for(args.n_rows * args.row_elems, kThreads), kThreads, 0, stream>>>(
-        args, geometry_of<P>(args.n_table_rows, args.row_elems));
-  };
-  return with_packed_type(args.dtype, launch) ? cudaGetLastError() : cudaErrorInvalidValue;
+  cudaError_t status = cudaErrorInvalidValue;
+  with_packed_type(args.dtype, [&]<class P>(P) {
+    status = launch_overlapped(packed_rows_kernel<P>, grid_for(args.n_rows * args.row_elems, kThreads), kThreads, 0,
+                               stream, args, geometry_of<P>(args.n_table_rows, args.row_elems));
+  });
+  return status;
 }
 
 }  // namespace tokamak::cuda
