@@ -8,6 +8,13 @@
 
 namespace tokamak::cuda {
 
+struct MatvecArgs;
+struct MatvecGroupArgs;
+// For launches of this folder and of columns/.
+MatvecParams params_of(const MatvecArgs& args);
+MatvecParts parts_of(const MatvecParams& params);                          // itself as the only part
+MatvecParams params_of(const MatvecGroupArgs& group, MatvecParts& parts);  // at least one and not too many
+
 // parts: null for a single matrix.
 using LaunchMatvec = cudaError_t(const MatvecParams& params, const MatvecParts* parts, cudaStream_t stream);
 LaunchMatvec launch_f32, launch_f16, launch_bf16;

@@ -34,6 +34,8 @@ int multiprocessors() {
   return n;
 }
 
+}  // namespace
+
 MatvecParams params_of(const MatvecArgs& a) {
   MatvecParams p{};
   p.lanes[0] = {static_cast<const uint8_t*>(a.weights), a.scale, a.bias};
@@ -62,6 +64,14 @@ MatvecParams params_of(const MatvecArgs& a) {
   return p;
 }
 
+MatvecParts parts_of(const MatvecParams& p) {
+  MatvecParts parts{};
+  parts.part[parts.n_parts++] = {p.lanes[0], p.n_rows, p.y, p.y_stride};
+  return parts;
+}
+
+namespace {
+
 static_assert(kMaxParts == kMaxMatvecParts);
 
 cudaError_t launch(DType dtype, const MatvecParams& params, const MatvecParts* parts, cudaStream_t stream) {
@@ -86,6 +96,17 @@ MatvecArgs args_of(const MatvecGroupArgs& g, const MatvecPartArgs& part) {
 
 }  // namespace
 
+MatvecParams params_of(const MatvecGroupArgs& group, MatvecParts& parts) {
+  parts = {};
+  MatvecParams params = params_of(args_of(group, group.parts[0]));
+  for (const MatvecPartArgs& part : group.parts) {
+    const MatvecParams own = params_of(args_of(group, part));
+    parts.part[parts.n_parts++] = {own.lanes[0], own.n_rows, own.y, own.y_stride};
+    params.n_rows = std::max(params.n_rows, own.n_rows);
+  }
+  return params;
+}
+
 cudaError_t launch_matvec(const MatvecArgs& args, cudaStream_t stream) {
   return launch(args.dtype, params_of(args), nullptr, stream);
 }
@@ -97,13 +118,8 @@ cudaError_t launch_matvec_group(const MatvecGroupArgs& group, cudaStream_t strea
       if (const cudaError_t error = launch_matvec(args_of(group, part), stream); error != cudaSuccess) return error;
     return cudaSuccess;
   }
-  MatvecParts parts{};
-  MatvecParams params = params_of(args_of(group, group.parts[0]));
-  for (const MatvecPartArgs& part : group.parts) {
-    const MatvecParams own = params_of(args_of(group, part));
-    parts.part[parts.n_parts++] = {own.lanes[0], own.n_rows, own.y};
-    params.n_rows = std::max(params.n_rows, own.n_rows);
-  }
+  MatvecParts parts;
+  const MatvecParams params = params_of(group, parts);
   return launch(group.dtype, params, &parts, stream);
 }
 

@@ -15,13 +15,14 @@ struct MatvecLane {
   const float* bias;       // device, [n_rows] or [n_expert, n_rows]; null = none
 };
 
-// Several matrices of one type and k in one launch of one column: what each has of its own, in place of lanes[0],
-// n_rows (there the largest) and y.
+// Several matrices of one type and k in one launch: what each has of its own, in place of lanes[0], n_rows (there the
+// largest), y and y_stride.
 inline constexpr int kMaxParts = 4;
 struct MatvecPart {
   MatvecLane lane;
   int64_t n_rows;
   float* y;
+  int64_t y_stride;
 };
 struct MatvecParts {
   MatvecPart part[kMaxParts];

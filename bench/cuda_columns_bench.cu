@@ -1,0 +1,159 @@
+// Times of products of 1 (matvec/) and 2 to 16 columns (columns/), cold L2; of q, k and v in one launch and in three.
+//   cuda_columns_bench [TYPE...]
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string_view>
+#include <vector>
+
+#include "backend/cuda/columns/columns.h"
+#include "backend/cuda/matvec/layout.h"
+#include "backend/cuda/matvec/random_weights.h"
+#include "cuda_bench.h"
+
+using namespace tokamak;
+using namespace tokamak::cuda;
+
+namespace {
+
+// Copies of a packed matrix, rows repeating every 64.
+struct Matrices {
+  DType dtype;
+  int64_t n_rows, k, copy_bytes;
+  int n_copies, n_launches;
+  uint8_t *weights, *q8, *halves;
+  float *x, *y;
+
+  Matrices(DType type, int64_t rows, int64_t width) : dtype(type), n_rows(rows), k(width) {
+    const int64_t table = static_cast<int64_t>(packed_bytes(dtype, 0, 1, k));
+    copy_bytes = static_cast<int64_t>(packed_bytes(dtype, 1, n_rows, k) + 255) / 256 * 256;
+    n_launches = static_cast<int>(std::max<int64_t>(48, 400'000'000 / copy_bytes + 1));
+    n_copies = static_cast<int>(std::min<int64_t>(n_launches, 400'000'000 / copy_bytes + 1));
+    weights = device_alloc(static_cast<size_t>(copy_bytes * n_copies));
+    const std::vector<std::byte> pattern = testing::random_rows(dtype, 64, k, 77);
+    std::vector<std::byte> packed(packed_bytes(dtype, 1, 64, k));
+    pack_matrices(dtype, {pattern.data(), 1, 64, k, packed.data()});
+    const int64_t body = static_cast<int64_t>(packed.size()) - table;
+    check(cudaMemcpy(weights, packed.data(), static_cast<size_t>(table), cudaMemcpyHostToDevice), "copy");
+    for (int64_t at = table; at + body <= copy_bytes; at += body)
+      check(cudaMemcpy(weights + at, packed.data() + table, static_cast<size_t>(body), cudaMemcpyHostToDevice), "copy");
+    for (int c = 1; c < n_copies; ++c)
+      check(
+          cudaMemcpyAsync(weights + c * copy_bytes, weights, static_cast<size_t>(copy_bytes), cudaMemcpyDeviceToDevice),
+          "copy");
+    std::vector<float> host_x(static_cast<size_t>(16 * k));
+    for (size_t i = 0; i < host_x.size(); ++i) host_x[i] = testing::random_unit(78, i);
+    x = reinterpret_cast<float*>(device_alloc(host_x.size() * 4));
+    y = reinterpret_cast<float*>(device_alloc(static_cast<size_t>(16 * n_rows) * 4));
+    check(cudaMemcpy(x, host_x.data(), host_x.size() * 4, cudaMemcpyHostToDevice), "copy");
+    q8 = device_alloc(static_cast<size_t>(16 * q8_column_bytes(k)));
+    halves = device_alloc(static_cast<size_t>(16 * halves_column_bytes(k)));
+    if (activation_of(dtype) == ActivationForm::q8) check(launch_quantize_q8({x, 16, k, k, q8}, nullptr), "quantize");
+    check(launch_halve({x, 16, k, k, halves}, nullptr), "halve");
+    check(cudaDeviceSynchronize(), "setup");
+  }
+  ~Matrices() {
+    for (void* p : {static_cast<void*>(weights), static_cast<void*>(q8), static_cast<void*>(halves),
+                    static_cast<void*>(x), static_cast<void*>(y)})
+      cudaFree(p);
+  }
+  Matrices(const Matrices&) = delete;
+
+  bool quantized() const { return activation_of(dtype) == ActivationForm::q8; }
+  MatvecArgs args(int launch, int n_cols, bool overlap, bool tensor) const {
+    MatvecArgs a{.dtype = dtype, .weights = weights + launch % n_copies * copy_bytes, .n_rows = n_rows, .k = k};
+    a.n_cols = n_cols;
+    a.x = tensor ? static_cast<const void*>(halves) : quantized() ? static_cast<const void*>(q8) : x;
+    a.x_stride = k, a.y = y, a.y_stride = n_rows, a.overlap = overlap;
+    return a;
+  }
+  double time(int n_cols, bool overlap, bool tensor) const {
+    return time_graph(n_launches,
+                      [&](int i, cudaStream_t s) {
+                        const MatvecArgs a = args(i, n_cols, overlap, tensor);
+                        check(tensor ? launch_columns(a, s) : launch_matvec(a, s), "launch");
+                      })
+        .median;
+  }
+  // Root mean square of the difference between the forms over the first column, relative.
+  double difference() const {
+    std::vector<float> a(static_cast<size_t>(n_rows)), b(a.size());
+    check(launch_matvec(args(0, 1, false, false), nullptr), "matvec");
+    check(cudaMemcpy(a.data(), y, a.size() * 4, cudaMemcpyDeviceToHost), "copy");
+    check(launch_columns(args(0, 8, false, true), nullptr), "columns");
+    check(cudaMemcpy(b.data(), y, b.size() * 4, cudaMemcpyDeviceToHost), "copy");
+    double errors = 0, squares = 0;
+    for (size_t i = 0; i < a.size(); ++i)
+      errors += std::pow(double{a[i]} - b[i], 2), squares += std::pow(double{a[i]}, 2);
+    return std::sqrt(errors / squares);
+  }
+};
+
+void bench_shape(int64_t n_rows, int64_t k, const std::vector<DType>& types) {
+  std::printf("%lld x %lld, us\n%-8s %7s %7s | %6s %6s %6s %6s | %6s %6s | %6s %6s | %9s\n",
+              static_cast<long long>(n_rows), static_cast<long long>(k), "type", "1", "PDL", "2", "4", "8", "16",
+              "8 PDL", "16 PDL", "8:1", "16:1", "to int8");
+  for (const DType type : types) {
+    const Matrices m(type, n_rows, k);
+    const double one = m.time(1, false, false), pdl = m.time(1, true, false), c8 = m.time(8, false, true),
+                 c16 = m.time(16, false, true);
+    std::printf("%-8s %7.2f %7.2f | %6.2f %6.2f %6.2f %6.2f | %6.2f %6.2f | %6.2f %6.2f | %9.1e\n",
+                dtype_name(type).data(), one, pdl, m.time(2, false, true), m.time(4, false, true), c8, c16,
+                m.time(8, true, true), m.time(16, true, true), c8 / one, c16 / one, m.difference());
+    std::fflush(stdout);
+  }
+}
+
+// q, k, v of a layer of an 8B model.
+void bench_group(DType type, int n_cols) {
+  const int64_t k = 4096;
+  const Matrices q(type, 4096, k), kv(type, 1024, k);
+  const bool tensor = n_cols > 1;
+  const auto part = [&](const Matrices& m, int i) {
+    const MatvecArgs a = m.args(i, n_cols, false, tensor);
+    return MatvecPartArgs{a.weights, a.n_rows, a.y, a.y_stride, nullptr, nullptr};
+  };
+  for (const bool overlap : {false, true}) {
+    const double together = time_graph(96, [&](int i, cudaStream_t s) {
+                              const MatvecPartArgs parts[] = {part(q, i), part(kv, 2 * i), part(kv, 2 * i + 1)};
+                              const MatvecArgs a = q.args(i, n_cols, overlap, tensor);
+                              const MatvecGroupArgs group{type, parts, k, n_cols, a.x, a.x_stride, overlap};
+                              check(tensor ? launch_columns_group(group, s) : launch_matvec_group(group, s), "group");
+                            }).median;
+    const double apart =
+        time_graph(96, [&](int i, cudaStream_t s) {
+          for (const MatvecArgs& a : {q.args(i, n_cols, overlap, tensor), kv.args(2 * i, n_cols, overlap, tensor),
+                                      kv.args(2 * i + 1, n_cols, overlap, tensor)})
+            check(tensor ? launch_columns(a, s) : launch_matvec(a, s), "launch");
+        }).median;
+    std::printf("%-8s %2d columns%s: q, k, v in one launch %.2f us, in three %.2f us\n", dtype_name(type).data(),
+                n_cols, overlap ? ", overlapped" : "", together, apart);
+  }
+}
+
+void bench_halve() {
+  for (const int64_t k : {4096, 14336}) {
+    const Matrices m(DType::q4_0, 64, k);
+    for (const bool overlap : {false, true})
+      std::printf("conversion of 8 columns of %lld%s: %.2f us\n", static_cast<long long>(k),
+                  overlap ? ", overlapped" : "", time_graph(96, [&](int, cudaStream_t s) {
+                                                   check(launch_halve({m.x, 8, k, k, m.halves, overlap}, s), "halve");
+                                                 }).median);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<DType> types;
+  for (const MatvecLayout& layout : matvec_layouts())
+    for (int i = 1; i < std::max(argc, 2); ++i)
+      if (has_columns(layout.dtype) && (argc == 1 || dtype_name(layout.dtype) == argv[i]))
+        types.push_back(layout.dtype);
+  for (const auto& [n_rows, k] : {std::pair<int64_t, int64_t>{4096, 14336}, {28672, 4096}, {4096, 4096}, {1024, 4096}})
+    bench_shape(n_rows, k, types);
+  for (const DType type : {DType::nvfp4, DType::q4_0, DType::q8_0})
+    for (const int n_cols : {1, 8}) bench_group(type, n_cols);
+  bench_halve();
+  return 0;
+}

@@ -1,0 +1,38 @@
+// Products of 2 to 16 columns on tensor cores: each block of weights is read and decoded once. Everything here only
+// enqueues: no allocation, no synchronization, capturable into a CUDA graph.
+//
+// Results are those of binary16 weights and activations, added in f32 in an order that depends on the type and k only:
+// a column has the same bits whatever the other columns are and however many, within 2 to 16. They differ from those of
+// matvec/ (int8 activations).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "backend/cuda/columns/halves.h"
+#include "backend/cuda/matvec/matvec.h"
+
+namespace tokamak::cuda {
+
+inline constexpr int kMaxTensorColumns = 16;
+
+// Every type of matvec/ but F32.
+bool has_columns(DType dtype);
+// For reports: "columns_nvfp4".
+std::string_view columns_kernel(DType dtype);
+
+// As launch_matvec and launch_matvec_group, with x in the form of halves.h and n_cols up to kMaxTensorColumns; no ids.
+// x_stride is not read. A group is one launch whatever n_cols is; its results are those of single launches.
+// Errors: cudaErrorInvalidValue for what has no kernel; what a launch returns.
+cudaError_t launch_columns(const MatvecArgs& args, cudaStream_t stream);
+cudaError_t launch_columns_group(const MatvecGroupArgs& group, cudaStream_t stream);
+
+// halves[c] = x[c] in the form of halves.h.
+struct HalveArgs {
+  const float* x = nullptr;  // [n_cols, k], rows x_stride elements apart
+  int64_t n_cols = 1, k = 0, x_stride = 0;
+  void* halves = nullptr;  // n_cols * halves_column_bytes(k) bytes, 16-byte aligned
+  bool overlap = false;    // programmatic dependent launch
+};
+cudaError_t launch_halve(const HalveArgs& args, cudaStream_t stream);
+
+}  // namespace tokamak::cuda
