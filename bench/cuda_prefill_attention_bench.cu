@@ -1,0 +1,143 @@
+// Times of prefill attention: TFLOP/s of the visible part, medians over launches that rotate over layers.
+//   cuda_prefill_attention_bench [quick]
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <vector>
+
+#include "backend/cuda/attention/prefill.h"
+
+using namespace tokamak::cuda;
+
+namespace {
+
+void check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  std::printf("%s: %s\n", what, cudaGetErrorString(error));
+  std::exit(1);
+}
+void* device_alloc(size_t n_bytes) {
+  void* p = nullptr;
+  check(cudaMalloc(&p, n_bytes), "cudaMalloc");
+  check(cudaMemset(p, 0, n_bytes), "cudaMemset");
+  return p;
+}
+int32_t* upload(const std::vector<int32_t>& values) {
+  void* p = device_alloc(values.size() * sizeof(int32_t));
+  check(cudaMemcpy(p, values.data(), values.size() * sizeof(int32_t), cudaMemcpyHostToDevice), "copy");
+  return static_cast<int32_t*>(p);
+}
+
+__global__ void fill_floats(float* x, int64_t n) {
+  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < n; i += int64_t{gridDim.x} * blockDim.x)
+    x[i] = static_cast<float>((static_cast<uint32_t>(i) * 2654435761u >> 8 & 0xFFFF) / 32768.0 - 1.0);
+}
+// f16 between 0.5 and 2, both signs: any bytes would do for the time, but not NaN.
+__global__ void fill_halves(uint16_t* x, int64_t n) {
+  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < n; i += int64_t{gridDim.x} * blockDim.x) {
+    const uint32_t r = static_cast<uint32_t>(i) * 2654435761u >> 8;
+    x[i] = static_cast<uint16_t>((r & 0x8000) | 0x3800 | (r & 0x7FF));
+  }
+}
+
+struct Case {
+  const char* name;
+  KvType type;
+  int64_t n_tokens, n_past, dk, dv, n_head, n_head_kv;
+  int64_t window = 0;
+};
+
+void run(const Case& c, int n_replays) {
+  constexpr int kPage = 64;
+  const int64_t n_keys = c.n_past + c.n_tokens, n_pages = (n_keys + kPage - 1) / kPage;
+  const auto plane_bytes = [&](int64_t dim) {
+    return n_pages * c.n_head_kv * kv_head_layout(c.type, static_cast<int>(dim), kPage).head_page_bytes;
+  };
+  const int n_layers = static_cast<int>(std::clamp<int64_t>(200'000'000 / (2 * plane_bytes(c.dk)), 1, 8));
+  std::vector<void*> keys, values;
+  for (int i = 0; i < n_layers; ++i) {
+    keys.push_back(device_alloc(static_cast<size_t>(plane_bytes(c.dk))));
+    values.push_back(device_alloc(static_cast<size_t>(plane_bytes(c.dv))));
+    if (c.type == KvType::f16) {
+      fill_halves<<<1024, 256>>>(static_cast<uint16_t*>(keys.back()), plane_bytes(c.dk) / 2);
+      fill_halves<<<1024, 256>>>(static_cast<uint16_t*>(values.back()), plane_bytes(c.dv) / 2);
+    }
+  }
+  std::vector<int32_t> positions(static_cast<size_t>(c.n_tokens)), pages(static_cast<size_t>(n_pages));
+  std::iota(positions.begin(), positions.end(), static_cast<int32_t>(c.n_past));
+  for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<int32_t>(i * 7919 % pages.size());
+  PrefillAttentionArgs a{.q_stride = c.n_head * c.dk, .q_head_stride = c.dk, .type = c.type};
+  float* q = static_cast<float*>(device_alloc(static_cast<size_t>(c.n_tokens * c.n_head * c.dk) * 4));
+  fill_floats<<<1024, 256>>>(q, c.n_tokens * c.n_head * c.dk);
+  a.q = q;
+  a.y = static_cast<float*>(device_alloc(static_cast<size_t>(c.n_tokens * c.n_head * c.dv) * 4));
+  a.n_tokens = c.n_tokens, a.n_head = c.n_head, a.n_head_kv = c.n_head_kv, a.dk = c.dk, a.dv = c.dv;
+  a.page_size = kPage;
+  a.positions = upload(positions);
+  a.seq_ids = upload(std::vector<int32_t>(static_cast<size_t>(c.n_tokens), 0));
+  a.page_begin = upload({0});
+  a.n_keys = upload({static_cast<int32_t>(n_keys)});
+  a.pages = upload(pages);
+  a.scale = 0.088f, a.window = c.window;
+  int32_t* tiles = upload(std::vector<int32_t>(static_cast<size_t>(prefill_tile_ints(c.n_tokens))));
+  a.tiles = tiles;
+  const int64_t tile_tokens = prefill_tile_tokens(c.type, c.dk, c.dv, c.n_head, c.n_head_kv);
+  check(launch_prefill_tiles(a.seq_ids, c.n_tokens, tile_tokens, tiles, nullptr), "tiles");
+
+  cudaEvent_t begin, end;
+  check(cudaEventCreate(&begin), "event");
+  check(cudaEventCreate(&end), "event");
+  std::vector<double> times;
+  for (int replay = 0; replay < n_replays + 1; ++replay) {
+    const int n_launches = std::max(n_layers, 8);
+    check(cudaEventRecord(begin), "record");
+    for (int i = 0; i < n_launches; ++i) {
+      a.keys = keys[static_cast<size_t>(i % n_layers)], a.values = values[static_cast<size_t>(i % n_layers)];
+      check(launch_prefill_attention(a, nullptr), "attention");
+    }
+    check(cudaEventRecord(end), "record");
+    check(cudaEventSynchronize(end), "run");
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin, end), "elapsed");
+    if (replay > 0) times.push_back(1e3 * ms / n_launches);
+  }
+  std::sort(times.begin(), times.end());
+  double pairs = 0;
+  for (int64_t t = 0; t < c.n_tokens; ++t) {
+    const int64_t seen = c.n_past + t + 1;
+    pairs += static_cast<double>(c.window > 0 ? std::min(seen, c.window) : seen);
+  }
+  const double flop = 2 * pairs * static_cast<double>(c.n_head * (c.dk + c.dv)), us = times[times.size() / 2];
+  std::printf("%-28s %6lld at %6lld  %9.1f us (%.1f..%.1f)  %6.1f TFLOP/s\n", c.name, static_cast<long long>(c.n_tokens),
+              static_cast<long long>(c.n_past), us, times.front(), times.back(), flop / us * 1e-6);
+  for (void* p : keys) cudaFree(p);
+  for (void* p : values) cudaFree(p);
+  for (const void* p : {static_cast<const void*>(a.q), static_cast<const void*>(a.y)}) cudaFree(const_cast<void*>(p));
+}
+
+const Case kCases[] = {
+    {"f16 32/8 heads of 128", KvType::f16, 512, 0, 128, 128, 32, 8},
+    {"f16 32/8 heads of 128", KvType::f16, 2048, 0, 128, 128, 32, 8},
+    {"f16 32/8 heads of 128", KvType::f16, 8192, 0, 128, 128, 32, 8},
+    {"f16 32/8 heads of 128", KvType::f16, 2048, 30000, 128, 128, 32, 8},
+    {"f16 32/8 heads of 128", KvType::f16, 64, 30000, 128, 128, 32, 8},
+    {"f16 32/4 heads of 128", KvType::f16, 2048, 0, 128, 128, 32, 4},
+    {"bf16 32/8 heads of 128", KvType::bf16, 2048, 0, 128, 128, 32, 8},
+    {"q8_0 32/8 heads of 128", KvType::q8_0, 2048, 0, 128, 128, 32, 8},
+    {"f8 32/8 heads of 128", KvType::f8, 2048, 0, 128, 128, 32, 8},
+    {"f16 32/8 heads of 64", KvType::f16, 2048, 0, 64, 64, 32, 8},
+    {"f16 9/3 heads of 64", KvType::f16, 512, 0, 64, 64, 9, 3},
+    {"f16 8/4 heads of 256", KvType::f16, 2048, 0, 256, 256, 8, 4},
+    {"f16 window 512, heads of 256", KvType::f16, 8192, 0, 256, 256, 8, 4, 512},
+    {"f16 16/16 heads of 192/128", KvType::f16, 2048, 0, 192, 128, 16, 16},
+};
+
+}  // namespace
+
+int main(int argc, char**) {
+  for (const Case& c : kCases) run(c, argc > 1 ? 3 : 9);
+}
