@@ -25,6 +25,12 @@ float max_of(std::span<const float> x) {
   return *std::max_element(lanes, lanes + kLanes);
 }
 
+bool is_healthy(float logit) { return logit <= std::numeric_limits<float>::max(); }
+Error unhealthy(int64_t id, float logit) {
+  return {ErrorCode::device_failed, fmt::format("the logit of token {} is {}", id, logit), "sampling",
+          "the model file or the backend is broken; try --backend reference"};
+}
+
 // Sorts ever longer prefixes until their probabilities reach `sum`; returns the length to keep.
 template <class Less>
 size_t prefix_reaching(std::span<Candidate> list, double sum, size_t min_keep, Less less) {
@@ -82,12 +88,25 @@ Result<void> Candidates::load(std::span<const float> logits) {
   probs_valid_ = false;
   n_sorted_ = 0;
   unsigned bad = 0;
-  for (float x : logits_) bad |= !(x <= std::numeric_limits<float>::max());
+  for (float x : logits_) bad |= !is_healthy(x);
   if (bad == 0) return {};
-  const auto first =
-      std::find_if(logits_.begin(), logits_.end(), [](float x) { return !(x <= std::numeric_limits<float>::max()); });
-  return Error{ErrorCode::device_failed, fmt::format("the logit of token {} is {}", first - logits_.begin(), *first),
-               "sampling", "the model file or the backend is broken; try --backend reference"};
+  const auto first = std::ranges::find_if_not(logits_, is_healthy);
+  return unhealthy(first - logits_.begin(), *first);
+}
+
+Result<void> Candidates::load_top(std::span<const TopLogit> top) {
+  logits_.clear();
+  list_.clear();
+  dense_ = false;
+  probs_valid_ = false;
+  n_sorted_ = 0;
+  for (const TopLogit& best : top) {
+    if (best.id < 0 || best.logit == kForbidden) break;
+    if (!is_healthy(best.logit)) return unhealthy(best.id, best.logit);
+    list_.push_back({best.id, best.logit, 0, 0});
+  }
+  n_sorted_ = list_.size();
+  return {};
 }
 
 void Candidates::make_list(float threshold) {
@@ -125,6 +144,14 @@ void Candidates::softmax() {
   const auto scale = static_cast<float>(1.0 / sum);
   for (Candidate& c : list_) c.prob *= scale;
   probs_valid_ = true;
+}
+
+void Candidates::remove(int32_t id) {
+  const auto at = std::ranges::find(list_, id, &Candidate::id);
+  if (at == list_.end()) return;
+  if (at - list_.begin() < static_cast<ptrdiff_t>(n_sorted_)) --n_sorted_;
+  list_.erase(at);
+  probs_valid_ = false;
 }
 
 void Candidates::replace(std::vector<Candidate> list) {

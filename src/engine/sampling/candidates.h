@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/top_logits.h"
 #include "base/result.h"
 
 namespace tokamak {
@@ -31,6 +32,8 @@ class Candidates {
  public:
   // Copies the logits. Errors: device_failed for NaN or +infinity, which no healthy model yields.
   Result<void> load(std::span<const float> logits);
+  // Only the best of them, as Program::run_top gives them: a list, as keep_top() would leave it. Errors: as load().
+  Result<void> load_top(std::span<const TopLogit> top);
 
   bool is_dense() const { return dense_; }
   std::span<float> logits() { return logits_; }              // dense only, by id
@@ -46,6 +49,9 @@ class Candidates {
   // f(logit) for all.
   template <class F>
   void update_all(F f);
+
+  // Of a list: without this token.
+  void remove(int32_t id);
 
   // The logit of every candidate becomes f(candidate).
   template <class F>

@@ -43,6 +43,7 @@ Sampler::Sampler(SamplerParams params, SamplerVocab vocab)
     : params_(std::move(params)),
       vocab_(std::move(vocab)),
       biases_(all_biases(params_, vocab_)),
+      top_(find_top_need()),
       seed_(params_.seed < 0 ? entropy_seed() : static_cast<uint64_t>(params_.seed)),
       history_(windows_of(params_), params_.dry_sequence_breakers, vocab_.text) {
   reset();
@@ -78,22 +79,46 @@ void Sampler::apply_bias() {
   }
 }
 
+Sampler::TopNeed Sampler::find_top_need() const {
+  for (const LogitBias& bias : biases_)
+    if (bias.bias != kForbidden) return {.why_all = "logit_bias"};
+  size_t n = 0;
+  for (SamplerKind kind : params_.samplers) {
+    const SamplerRow& row = sampler_row(kind);
+    if (!takes_part(row, params_)) continue;
+    if (kind != SamplerKind::top_k) return {.why_all = row.name};
+    n = std::max(static_cast<size_t>(params_.top_k), min_keep(params_));
+    break;  // whatever follows sees the list only
+  }
+  if (n == 0 && !params_.greedy()) return {.why_all = params_.mirostat != 0 ? "mirostat" : "no top_k"};
+  n = std::max<size_t>(n, 1) + biases_.size();
+  if (n > kTopLogits) return {.why_all = "a large top_k"};
+  return {.n = n, .why_all = {}};
+}
+
 Result<SampledToken> Sampler::sample(std::span<const float> logits, uint64_t position) {
   CHECK(logits.size() == vocab_.n_vocab, logits.size(), vocab_.n_vocab);
   TRY(candidates_.load(logits));
   apply_bias();
+  return choose_token(position);
+}
+
+Result<SampledToken> Sampler::sample_top(std::span<const TopLogit> top, uint64_t position) {
+  CHECK(n_top() > 0 && top.size() == kTopLogits, n_top(), top.size());
+  TRY(candidates_.load_top(top));
+  for (const LogitBias& bias : biases_) candidates_.remove(bias.token);
+  return choose_token(position);
+}
+
+Result<SampledToken> Sampler::choose_token(uint64_t position) {
   if (candidates_.max_logit() == kForbidden)
     return Error{ErrorCode::no_token_left, "every token is forbidden", fmt::format("sampling at position {}", position),
                  "loosen logit_bias, suppress_tokens or the grammar"};
 
   SamplerStep step{params_, candidates_, history_, vocab_, seed_, position};
-  const bool greedy = params_.greedy(), mirostat = params_.mirostat != 0;
-  const bool runs_all = !greedy || in_chain(params_, SamplerKind::infill);
-  for (SamplerKind kind : params_.samplers) {
-    const SamplerRow& row = sampler_row(kind);
-    if ((runs_all || row.with_greedy) && (!mirostat || row.with_mirostat)) row.apply(step);
-  }
-  if (greedy) {
+  for (SamplerKind kind : params_.samplers)
+    if (const SamplerRow& row = sampler_row(kind); takes_part(row, params_)) row.apply(step);
+  if (params_.greedy()) {
     candidates_.keep_top(1);
     candidates_.softmax();
     return SampledToken{candidates_.list()[0].id, 1, 0};

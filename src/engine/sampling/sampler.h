@@ -47,6 +47,12 @@ class Sampler {
   // logits f32 [n_vocab]. `position` is that of the token to be chosen in its sequence.
   // Errors: no_token_left, device_failed (logits that no healthy model yields).
   Result<SampledToken> sample(std::span<const float> logits, uint64_t position);
+  // How many of the best logits decide by themselves: 1 when greedy, top_k when no other sampler works before it, and
+  // those that are forbidden. 0: it takes all of them, and why_all() names what for.
+  size_t n_top() const { return top_.n; }
+  std::string_view why_all() const { return top_.why_all; }
+  // The same token from the best kTopLogits, as Program::run_top gives them. CHECKs n_top() > 0.
+  Result<SampledToken> sample_top(std::span<const TopLogit> top, uint64_t position);
   // Tells the penalties that `token` (of the prompt or chosen) is now part of the text. Ids outside the vocabulary
   // are ignored.
   void accept(int32_t token);
@@ -62,12 +68,19 @@ class Sampler {
 
  private:
   Sampler(SamplerParams params, SamplerVocab vocab);
+  struct TopNeed {
+    size_t n = 0;
+    std::string_view why_all;
+  };
+  TopNeed find_top_need() const;
   void apply_bias();
+  Result<SampledToken> choose_token(uint64_t position);
   size_t choose(double u);
 
   SamplerParams params_;
   SamplerVocab vocab_;
   std::vector<LogitBias> biases_;  // all that forbids or favours
+  TopNeed top_;
   uint64_t seed_;
   History history_;
   Candidates candidates_;

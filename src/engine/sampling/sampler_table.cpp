@@ -17,8 +17,6 @@ float finite(double logit) {
   return static_cast<float>(std::clamp(logit, -kMax, kMax));
 }
 
-size_t min_keep(const SamplerParams& params) { return static_cast<size_t>(std::max<int64_t>(params.min_keep, 1)); }
-
 // In nats.
 double entropy(std::span<const Candidate> list) {
   double sum = 0;
@@ -31,7 +29,6 @@ double entropy(std::span<const Candidate> list) {
 // then minus count * frequency + presence (OpenAI API reference).
 void apply_penalties(SamplerStep& step) {
   const SamplerParams& p = step.params;
-  if (p.repeat_penalty == 1 && p.frequency_penalty == 0 && p.presence_penalty == 0) return;
   const auto counts = step.history.n_seen();
   step.candidates.update(step.history.seen(), [&](size_t i, float& logit) {
     const double repeated = logit > 0 ? logit / p.repeat_penalty : logit * p.repeat_penalty;
@@ -43,7 +40,6 @@ void apply_penalties(SamplerStep& step) {
 // Source: p-e-w 2024, "DRY: a modern repetition penalty" (text-generation-webui, pull request 5677).
 void apply_dry(SamplerStep& step) {
   const SamplerParams& p = step.params;
-  if (p.dry_multiplier == 0 || p.dry_penalty_last_n == 0) return;
   const History::Repeats& repeats = step.history.repeats(static_cast<size_t>(p.dry_allowed_length));
   step.candidates.update(repeats.tokens, [&](size_t i, float& logit) {
     const double excess = static_cast<double>(repeats.lengths[i]) - static_cast<double>(p.dry_allowed_length);
@@ -53,7 +49,6 @@ void apply_dry(SamplerStep& step) {
 
 // Source: Tang et al. 2024, "Top-n-sigma: not all logits are you need" (arXiv:2411.07641).
 void apply_top_n_sigma(SamplerStep& step) {
-  if (step.params.top_n_sigma <= 0) return;
   Candidates& candidates = step.candidates;
   double sum = 0, sum_squares = 0;
   size_t n = 0;
@@ -76,13 +71,11 @@ void apply_top_n_sigma(SamplerStep& step) {
 }
 
 void apply_top_k(SamplerStep& step) {
-  if (step.params.top_k <= 0) return;
   step.candidates.keep_top(std::max(static_cast<size_t>(step.params.top_k), min_keep(step.params)));
 }
 
 // Source: Meister et al. 2022, "Locally typical sampling" (arXiv:2202.00666), section 4.
 void apply_typical(SamplerStep& step) {
-  if (step.params.typical_p >= 1) return;
   step.candidates.softmax();
   const double expected = entropy(step.candidates.list());
   for (Candidate& c : step.candidates.list())
@@ -93,7 +86,6 @@ void apply_typical(SamplerStep& step) {
 
 // Source: Holtzman et al. 2019, "The curious case of neural text degeneration" (arXiv:1904.09751).
 void apply_top_p(SamplerStep& step) {
-  if (step.params.top_p >= 1) return;
   step.candidates.softmax();
   step.candidates.keep_by_prob(step.params.top_p, min_keep(step.params));
 }
@@ -101,7 +93,6 @@ void apply_top_p(SamplerStep& step) {
 // p >= min_p * p_best is logit >= logit_best + ln(min_p): no probabilities needed.
 // Source: Nguyen et al. 2024, "Turning up the heat" (arXiv:2407.01082).
 void apply_min_p(SamplerStep& step) {
-  if (step.params.min_p <= 0) return;
   const float threshold = finite(step.candidates.max_logit() + std::log(step.params.min_p));
   step.candidates.keep_at_least(threshold, min_keep(step.params));
 }
@@ -110,7 +101,6 @@ void apply_min_p(SamplerStep& step) {
 // Source: p-e-w 2024 (text-generation-webui, pull request 6335).
 void apply_xtc(SamplerStep& step) {
   const SamplerParams& p = step.params;
-  if (p.xtc_probability <= 0 || p.xtc_threshold > 0.5) return;
   if (uniform(step.seed, step.position, kXtcStream) >= p.xtc_probability) return;
   Candidates& candidates = step.candidates;
   candidates.softmax();
@@ -145,19 +135,33 @@ void apply_infill(SamplerStep& step) { infill(step.candidates, step.vocab); }
 // Comes last and chooses, wherever the chain names it: see Sampler.
 void apply_adaptive_p(SamplerStep&) {}
 
+bool idle_penalties(const SamplerParams& p) {
+  return p.repeat_penalty == 1 && p.frequency_penalty == 0 && p.presence_penalty == 0;
+}
+bool idle_dry(const SamplerParams& p) { return p.dry_multiplier == 0 || p.dry_penalty_last_n == 0; }
+bool idle_top_n_sigma(const SamplerParams& p) { return p.top_n_sigma <= 0; }
+bool idle_top_k(const SamplerParams& p) { return p.top_k <= 0; }
+bool idle_typical(const SamplerParams& p) { return p.typical_p >= 1; }
+bool idle_top_p(const SamplerParams& p) { return p.top_p >= 1; }
+bool idle_min_p(const SamplerParams& p) { return p.min_p <= 0; }
+bool idle_xtc(const SamplerParams& p) { return p.xtc_probability <= 0 || p.xtc_threshold > 0.5; }
+bool idle_temperature(const SamplerParams& p) { return p.dynatemp_range <= 0 && p.temperature == 1; }
+bool never_idle(const SamplerParams&) { return false; }
+bool always_idle(const SamplerParams&) { return true; }
+
 constexpr auto kRows = std::to_array<SamplerRow>({
-    // kind, letter, name, alias, with greedy, with Mirostat, function
-    {SamplerKind::penalties, 'e', "penalties", "", true, true, apply_penalties},
-    {SamplerKind::dry, 'd', "dry", "", true, true, apply_dry},
-    {SamplerKind::top_n_sigma, 's', "top_n_sigma", "", false, false, apply_top_n_sigma},
-    {SamplerKind::top_k, 'k', "top_k", "", false, false, apply_top_k},
-    {SamplerKind::typ_p, 'y', "typ_p", "typical_p", false, false, apply_typical},
-    {SamplerKind::top_p, 'p', "top_p", "", false, false, apply_top_p},
-    {SamplerKind::min_p, 'm', "min_p", "", false, false, apply_min_p},
-    {SamplerKind::xtc, 'x', "xtc", "", false, false, apply_xtc},
-    {SamplerKind::temperature, 't', "temperature", "temp", false, true, apply_temperature},
-    {SamplerKind::infill, 'i', "infill", "", true, false, apply_infill},
-    {SamplerKind::adaptive_p, 'a', "adaptive_p", "", false, false, apply_adaptive_p},
+    // kind, letter, name, alias, with greedy, with Mirostat, idle, function
+    {SamplerKind::penalties, 'e', "penalties", "", true, true, idle_penalties, apply_penalties},
+    {SamplerKind::dry, 'd', "dry", "", true, true, idle_dry, apply_dry},
+    {SamplerKind::top_n_sigma, 's', "top_n_sigma", "", false, false, idle_top_n_sigma, apply_top_n_sigma},
+    {SamplerKind::top_k, 'k', "top_k", "", false, false, idle_top_k, apply_top_k},
+    {SamplerKind::typ_p, 'y', "typ_p", "typical_p", false, false, idle_typical, apply_typical},
+    {SamplerKind::top_p, 'p', "top_p", "", false, false, idle_top_p, apply_top_p},
+    {SamplerKind::min_p, 'm', "min_p", "", false, false, idle_min_p, apply_min_p},
+    {SamplerKind::xtc, 'x', "xtc", "", false, false, idle_xtc, apply_xtc},
+    {SamplerKind::temperature, 't', "temperature", "temp", false, true, idle_temperature, apply_temperature},
+    {SamplerKind::infill, 'i', "infill", "", true, false, never_idle, apply_infill},
+    {SamplerKind::adaptive_p, 'a', "adaptive_p", "", false, false, always_idle, apply_adaptive_p},
 });
 
 constexpr bool rows_match_enum() {
@@ -171,5 +175,13 @@ static_assert(rows_match_enum());
 }  // namespace
 
 std::span<const SamplerRow> sampler_rows() { return kRows; }
+
+bool takes_part(const SamplerRow& row, const SamplerParams& params) {
+  const bool runs_all =
+      !params.greedy() || std::ranges::find(params.samplers, SamplerKind::infill) != params.samplers.end();
+  return (runs_all || row.with_greedy) && (params.mirostat == 0 || row.with_mirostat) && !row.is_idle(params);
+}
+
+size_t min_keep(const SamplerParams& params) { return static_cast<size_t>(std::max<int64_t>(params.min_keep, 1)); }
 
 }  // namespace tokamak
