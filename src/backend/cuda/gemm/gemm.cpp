@@ -1,0 +1,108 @@
+#include "backend/cuda/gemm/gemm.h"
+
+#include <array>
+
+#include "backend/cuda/gemm/kernels.h"
+#include "backend/cuda/gemm/plan.h"
+
+namespace tokamak::cuda {
+
+namespace {
+
+struct GemmKernel {
+  DType dtype;
+  LaunchGemm* launch;
+};
+constexpr auto kKernels = std::to_array<GemmKernel>({
+    {DType::f16, gemm_f16},       {DType::bf16, gemm_bf16},     {DType::q4_0, gemm_q4_0},
+    {DType::q4_1, gemm_q4_1},     {DType::q5_0, gemm_q5_0},     {DType::q5_1, gemm_q5_1},
+    {DType::q8_0, gemm_q8_0},     {DType::mxfp4, gemm_mxfp4},   {DType::nvfp4, gemm_nvfp4},
+    {DType::iq4_nl, gemm_iq4_nl}, {DType::iq4_xs, gemm_iq4_xs}, {DType::q2_k, gemm_q2_k},
+    {DType::q3_k, gemm_q3_k},     {DType::q4_k, gemm_q4_k},     {DType::q5_k, gemm_q5_k},
+    {DType::q6_k, gemm_q6_k},     {DType::q1_0, gemm_q1_0},     {DType::q2_0, gemm_q2_0},
+    {DType::tq2_0, gemm_tq2_0},   {DType::tq1_0, gemm_tq2_0},   {DType::iq2_xxs, gemm_iq2_xxs},
+    {DType::iq2_xs, gemm_iq2_xs}, {DType::iq2_s, gemm_iq2_s},   {DType::iq3_xxs, gemm_iq3_xxs},
+    {DType::iq3_s, gemm_iq3_s},   {DType::iq1_s, gemm_iq1_s},   {DType::iq1_m, gemm_iq1_m},
+});
+const GemmKernel* find_kernel(DType dtype) {
+  for (const GemmKernel& kernel : kKernels)
+    if (kernel.dtype == dtype) return &kernel;
+  return nullptr;
+}
+
+int device_attribute(cudaDeviceAttr attribute, int otherwise) {
+  int device = 0, n = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return otherwise;
+  return cudaDeviceGetAttribute(&n, attribute, device) == cudaSuccess ? n : otherwise;
+}
+
+GemmPlan plan_of_args(const GemmArgs& a) {
+  return plan_of(a.up ? 2 * a.n_rows : a.n_rows, a.k, a.n_cols, !is_quantized(a.dtype));
+}
+
+GemmParams params_of(const GemmArgs& a) {
+  GemmParams p{};
+  p.lanes[0] = {static_cast<const uint8_t*>(a.weights), a.scale, a.bias};
+  p.lanes[1] = {static_cast<const uint8_t*>(a.up), a.up_scale, a.up_bias};
+  p.n_lanes = a.up ? 2 : 1;
+  p.n_rows = a.n_rows;
+  p.k = a.k;
+  p.n_groups = static_cast<int>((a.k + 127) / 128);
+  p.x = static_cast<const uint8_t*>(a.x);
+  p.n_padded = static_cast<int>(half_padded(a.n_cols));
+  p.x_factor = reinterpret_cast<const float*>(p.x + half_tiles_bytes(a.n_cols, a.k));
+  p.y = a.y;
+  p.y_stride = a.y_stride;
+  p.n_cols = a.n_cols;
+  p.residual = a.residual;
+  p.residual_stride = a.residual_stride;
+  p.glu = a.glu;
+  p.alpha = a.alpha;
+  p.limit = a.limit;
+  p.partial = static_cast<float*>(a.workspace);
+  p.overlap = a.overlap;
+  p.n_sms = device_attribute(cudaDevAttrMultiProcessorCount, 1);
+  return p;
+}
+
+}  // namespace
+
+bool has_gemm_device() {
+  return device_attribute(cudaDevAttrComputeCapabilityMajor, 0) == 9 &&
+         device_attribute(cudaDevAttrComputeCapabilityMinor, 0) == 0;
+}
+bool has_gemm(DType dtype) { return find_kernel(dtype) != nullptr; }
+
+cudaError_t launch_half_columns(const HalfColumnsArgs& a, cudaStream_t stream) {
+  auto* tiles = static_cast<uint8_t*>(a.halves);
+  return run_half_columns({.x = a.x,
+                           .n_cols = a.n_cols,
+                           .k = a.k,
+                           .x_stride = a.x_stride,
+                           .n_groups = (a.k + 127) / 128,
+                           .n_padded = half_padded(a.n_cols),
+                           .tiles = tiles,
+                           .factor = reinterpret_cast<float*>(tiles + half_tiles_bytes(a.n_cols, a.k)),
+                           .source = a.source,
+                           .overlap = a.overlap},
+                          stream);
+}
+
+uint64_t gemm_workspace_bytes(const GemmArgs& a) {
+  const GemmPlan plan = plan_of_args(a);
+  if (plan.n_splits == 1) return 0;
+  return static_cast<uint64_t>(plan.n_splits) * (a.up ? 2 : 1) * static_cast<uint64_t>(a.n_cols * a.n_rows) * 4;
+}
+
+cudaError_t launch_gemm(const GemmArgs& args, cudaStream_t stream) {
+  const GemmKernel* kernel = find_kernel(args.dtype);
+  if (!kernel || !has_gemm_device()) return cudaErrorInvalidValue;
+  const GemmPlan plan = plan_of_args(args);
+  GemmParams params = params_of(args);
+  const cudaError_t error = kernel->launch(params, plan, stream);
+  if (error != cudaSuccess || plan.n_splits == 1) return error;
+  params.n_splits = plan.n_splits;
+  return run_reduce(params, stream);
+}
+
+}  // namespace tokamak::cuda

@@ -1,0 +1,66 @@
+// Matrix times many columns on tensor cores (sm_90a): the same packed weights as matvec/, activations in binary16,
+// sums in f32. Everything here only enqueues: no allocation, no synchronization. Pointers are device pointers.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "tensor/dtypes.h"
+
+namespace tokamak::cuda {
+
+// Whether the current device and this build have the kernels: compute capability 9.0.
+bool has_gemm_device();
+// Whether there is a kernel for weights of this type. F32 has none: it would not be exact.
+bool has_gemm(DType dtype);
+
+// --- activations.
+// n_cols columns of k activations in binary16, in the order of half.h: tiles of 64 k; in a tile 128 bytes per column,
+// their 16-byte chunk c at c ^ (column & 7); then a factor per column: value = half * factor, a power of two that
+// brings the column's largest magnitude to [2^14, 2^15). A column with an infinity or NaN has the factor NaN.
+constexpr int64_t half_padded(int64_t n_cols) { return (n_cols + 7) / 8 * 8; }
+constexpr int64_t half_tiles_bytes(int64_t n_cols, int64_t k) {
+  return (k + 127) / 128 * 2 * half_padded(n_cols) * 128;
+}
+constexpr int64_t half_columns_bytes(int64_t n_cols, int64_t k) {
+  return half_tiles_bytes(n_cols, k) + half_padded(n_cols) * 4;
+}
+struct HalfColumnsArgs {
+  const float* x = nullptr;  // rows of k, x_stride elements apart
+  int64_t n_cols = 1, k = 0, x_stride = 0;
+  void* halves = nullptr;  // half_columns_bytes(n_cols, k), 256-byte aligned
+  // Experts: column c is row source[c] of x; columns without one (negative) are left as they are.
+  const int32_t* source = nullptr;
+  bool overlap = false;
+};
+cudaError_t launch_half_columns(const HalfColumnsArgs& args, cudaStream_t stream);
+
+// --- products.
+// y[c, row] = epilogue(sum over k of W[row, k] * x[c, k]), as launch_matvec (matvec.h): value = dot * scale + bias for
+// `weights` and for `up` apart, GLU of both, + residual. y may be residual itself.
+// The result depends on n_cols: the split of k is chosen by it. Accuracy: x to 2^-11 of each value, weights to 2^-11
+// (NVFP4, F16 exact), sums in f32.
+struct GemmArgs {
+  DType dtype = DType::f16;
+  const void* weights = nullptr;
+  const void* up = nullptr;
+  int64_t n_rows = 0, k = 0;
+  int n_cols = 1;
+  const void* x = nullptr;  // of launch_half_columns
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  const float *scale = nullptr, *up_scale = nullptr;
+  const float *bias = nullptr, *up_bias = nullptr;
+  const float* residual = nullptr;
+  int64_t residual_stride = 0;
+  int glu = -1;
+  float alpha = 0.0f, limit = 0.0f;
+  void* workspace = nullptr;  // gemm_workspace_bytes(...), 16-byte aligned; shared by launches of one stream
+  bool overlap = false;
+};
+uint64_t gemm_workspace_bytes(const GemmArgs& args);
+// Errors: cudaErrorInvalidValue when has_gemm is false; what a launch returns.
+cudaError_t launch_gemm(const GemmArgs& args, cudaStream_t stream);
+
+}  // namespace tokamak::cuda

@@ -1,0 +1,50 @@
+// What the kernels get: plain numbers and device pointers. gemm.cpp fills it from GemmArgs.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cuda/matvec/geometry.h"
+
+namespace tokamak::cuda {
+
+// One matrix of a launch: the only one or the gate (0), the up matrix of a GLU (1).
+struct GemmLane {
+  const uint8_t* weights;  // packed, table first
+  const float* scale;      // device, 1 element or one per expert; null = 1
+  const float* bias;       // device, [n_rows] or [n_expert, n_rows]; null = none
+};
+
+// Columns that one CTA takes at a time: n_cols of them from first_col (a multiple of 8) on, of one expert.
+struct GemmTile {
+  int32_t expert, first_col, n_cols;
+};
+
+struct GemmParams {
+  GemmLane lanes[2];
+  int n_lanes;
+  int64_t n_rows;
+  Geometry g;
+  int64_t k;
+  int n_groups;      // of 128 along k
+  const uint8_t* x;  // half columns (halves.h): tiles of 64 k by n_padded columns, 128 bytes each
+  int n_padded;
+  const float* x_factor;  // [n_padded]
+  float* y;
+  int64_t y_stride;  // elements between columns
+  int n_cols;
+  const float* residual;  // added last; null = none
+  int64_t residual_stride;
+  int glu;  // -1, or ir::Glu
+  float alpha, limit;
+  int n_row_tiles, n_col_tiles, n_splits;
+  float* partial;  // of n_splits > 1: [n_splits, n_lanes, n_cols, n_rows]
+  // Experts: column tiles and their number lie in device memory (null: n_col_tiles of one matrix); column c of x is
+  // column destination[c] of y.
+  const GemmTile* tiles;
+  const int32_t* n_tiles;
+  const int32_t* destination;
+  bool overlap;  // programmatic dependent launch
+  int n_sms;
+};
+
+}  // namespace tokamak::cuda

@@ -1,0 +1,247 @@
+// The products of many columns on a GPU against a double reference. Skipped where there is none.
+#include "backend/cuda/gemm/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "backend/cuda/gemm/half.h"
+#include "backend/cuda/matvec/device_memory.h"
+#include "backend/cuda/matvec/layout.h"
+#include "backend/cuda/matvec/random_weights.h"
+#include "quant/codec.h"
+
+namespace tokamak::cuda {
+namespace {
+
+#define REQUIRE_WGMMA() \
+  REQUIRE_DEVICE();     \
+  if (!has_gemm_device()) GTEST_SKIP() << "no GPU of compute capability 9.0"
+
+using tokamak::testing::random_unit;
+
+std::vector<float> randoms(size_t n, uint64_t seed) {
+  std::vector<float> values(n);
+  for (size_t i = 0; i < n; ++i) values[i] = random_unit(seed, i);
+  return values;
+}
+
+// The power of two by which a column is multiplied before it is rounded.
+double column_factor(const float* x, int64_t k) {
+  float largest = 0.0f;
+  for (int64_t i = 0; i < k; ++i) largest = std::max(largest, std::fabs(x[i]));
+  int exponent = 0;
+  std::frexp(largest, &exponent);  // largest = f * 2^exponent, f in [1/2, 1)
+  return std::ldexp(1.0, 15 - exponent);
+}
+
+struct Case {
+  DType dtype;
+  int64_t n_matrices, n_rows, k, n_cols;
+  std::vector<std::byte> packed;
+  std::vector<float> weights, x;
+  std::vector<double> exact_x;  // rounded to binary16
+
+  double dot(int64_t matrix, int64_t row, int64_t col) const {
+    const float* w = weights.data() + (matrix * n_rows + row) * k;
+    const double* a = exact_x.data() + col * k;
+    double sum = 0.0;
+    for (int64_t i = 0; i < k; ++i) sum += w[i] * a[i];
+    return sum;
+  }
+};
+
+Case make_case(DType dtype, int64_t n_matrices, int64_t n_rows, int64_t k, int64_t n_cols, uint64_t seed) {
+  Case c{dtype, n_matrices, n_rows, k, n_cols, {}, {}, {}, {}};
+  const std::vector<std::byte> rows = tokamak::testing::random_rows(dtype, n_matrices * n_rows, k, seed);
+  c.weights.resize(static_cast<size_t>(n_matrices * n_rows * k));
+  decode_row(dtype, rows.data(), n_matrices * n_rows * k, c.weights.data());
+  c.packed.resize(packed_bytes(dtype, n_matrices, n_rows, k));
+  pack_matrices(dtype, {rows.data(), n_matrices, n_rows, k, c.packed.data()});
+  c.x = randoms(static_cast<size_t>(n_cols * k), seed + 1);
+  for (int64_t col = 0; col < n_cols; ++col) {  // of different magnitudes
+    float* x = c.x.data() + col * k;
+    for (int64_t i = 0; i < k; ++i) x[i] *= std::ldexp(1.0f, static_cast<int>(col * 7 % 41) - 20);
+    const double factor = column_factor(x, k);
+    for (int64_t i = 0; i < k; ++i) c.exact_x.push_back(half_at(host_half(x[i] * factor), 0) / factor);
+  }
+  return c;
+}
+
+// Of one column: squares of the difference and of the expected values. A wrong order of k, a wrong row or a missing
+// part is of the order of 1 / k at least.
+struct Difference {
+  double squares = 0.0, total = 0.0;
+  void add(double got, double expected) {
+    squares += (got - expected) * (got - expected);
+    total += expected * expected;
+  }
+};
+// Rounding of weights to 11 bits, of scales and minimums before that: 4 * 2^-12 of each weight, or of its minimum,
+// which may be larger. Exact types: sums in f32 only.
+double bound(DType dtype) {
+  const bool exact = dtype == DType::nvfp4 || dtype == DType::mxfp4 || dtype == DType::f16;
+  return exact ? 1e-10 : 1e-6;
+}
+
+struct Product {
+  DeviceBytes weights, up, x, halves, y;
+  GemmArgs args;
+  DeviceBytes workspace;
+
+  Product(const Case& c, const Case* second = nullptr)
+      : weights(c.packed),
+        up(second ? second->packed : std::vector<std::byte>(16)),
+        x(c.x),
+        halves(static_cast<size_t>(half_columns_bytes(c.n_cols, c.k))),
+        y(static_cast<size_t>(c.n_cols * c.n_rows) * 4),
+        args{.dtype = c.dtype,
+             .weights = weights.data(),
+             .up = second ? up.data() : nullptr,
+             .n_rows = c.n_rows,
+             .k = c.k,
+             .n_cols = static_cast<int>(c.n_cols),
+             .x = halves.data(),
+             .y = y.as<float>(),
+             .y_stride = c.n_rows},
+        workspace(gemm_workspace_bytes(args) + 16) {
+    args.workspace = workspace.data();
+    EXPECT_EQ(
+        launch_half_columns(
+            {.x = x.as<float>(), .n_cols = c.n_cols, .k = c.k, .x_stride = c.k, .halves = halves.data()}, nullptr),
+        cudaSuccess);
+  }
+  std::vector<float> result() {
+    EXPECT_EQ(launch_gemm(args, nullptr), cudaSuccess);
+    return y.read<float>();
+  }
+};
+
+void check_product(const Case& c, const std::vector<float>& y) {
+  for (int64_t col = 0; col < c.n_cols; ++col) {
+    Difference d;
+    for (int64_t r = 0; r < c.n_rows; ++r) d.add(y[static_cast<size_t>(col * c.n_rows + r)], c.dot(0, r, col));
+    ASSERT_LE(d.squares, bound(c.dtype) * d.total)
+        << dtype_name(c.dtype) << " [" << c.n_rows << ", " << c.k << "] column " << col << " of " << c.n_cols;
+  }
+}
+
+class GemmTypes : public ::testing::TestWithParam<MatvecLayout> {};
+
+TEST_P(GemmTypes, ShapesAndColumns) {
+  REQUIRE_WGMMA();
+  struct Shape {
+    int64_t n_rows, k, n_cols;
+  };
+  for (const auto& [n_rows, k, n_cols] : {Shape{64, 256, 32},
+                                          {37, 768, 17},
+                                          {200, 1280, 64},
+                                          {130, 2304, 100},
+                                          {97, 1536, 300},
+                                          {333, 512, 256},
+                                          {64, 8448, 33}}) {
+    const Case c = make_case(GetParam().dtype, 1, n_rows, k, n_cols, static_cast<uint64_t>(n_rows + n_cols));
+    Product run(c);
+    check_product(c, run.result());
+    if (HasFatalFailure()) return;
+  }
+}
+
+double glu_value(int kind, double g, double u, double alpha, double limit) {
+  const auto times_sigmoid = [](double x, double y) { return x / (1.0 + std::exp(-y)); };
+  switch (kind) {
+    case 0:
+      return std::max(0.0, g) * u;
+    case 1:
+      return times_sigmoid(g, 2.0 * std::sqrt(2.0 / std::acos(-1.0)) * (g + 0.044715 * g * g * g)) * u;
+    case 2:
+      return times_sigmoid(g, g) * u;
+    case 3:
+      return g * 0.5 * std::erfc(-g / std::sqrt(2.0)) * u;
+    case 4:
+      return times_sigmoid(g, 1.702 * g) * u;
+    default: {
+      const double gate = std::min(g, limit), up = std::min(std::max(u, -limit), limit);
+      return (up + 1.0) * times_sigmoid(gate, alpha * gate);
+    }
+  }
+}
+
+// Against launches without epilogue, whose values are checked above.
+TEST_P(GemmTypes, FusedIsUnfused) {
+  REQUIRE_WGMMA();
+  for (const int64_t n_cols : {32, 60, 130, 260}) {
+    const int64_t n_rows = 90, k = 768;
+    const Case gate = make_case(GetParam().dtype, 1, n_rows, k, n_cols, 21);
+    const Case up = make_case(GetParam().dtype, 1, n_rows, k, n_cols, 22);
+    Product gate_run(gate), up_run(up), both(gate, &up);
+    up_run.args.x = gate_run.halves.data();
+    const std::vector<float> g = gate_run.result(), u = up_run.result();
+    const std::vector<float> scales = {0.75f, -1.25f}, bias = randoms(2 * static_cast<size_t>(n_rows), 3),
+                             rest = randoms(g.size(), 4);
+    DeviceBytes scales_d(scales), bias_d(bias), rest_d(rest);
+    for (int glu = -1; glu < 6; ++glu) {
+      Product& run = glu < 0 ? gate_run : both;
+      GemmArgs& a = run.args;
+      a.scale = scales_d.as<float>(), a.bias = bias_d.as<float>();
+      a.residual = rest_d.as<float>(), a.residual_stride = n_rows;
+      a.glu = glu, a.alpha = 1.5f, a.limit = 2.0f;
+      if (glu >= 0) a.up_scale = scales_d.as<float>() + 1, a.up_bias = bias_d.as<float>() + n_rows;
+      const std::vector<float> y = run.result();
+      for (size_t i = 0; i < y.size(); ++i) {
+        const size_t r = i % static_cast<size_t>(n_rows);
+        const double gate_value = g[i] * scales[0] + bias[r];
+        const double up_value = u[i] * scales[1] + bias[static_cast<size_t>(n_rows) + r];
+        const double value = glu < 0 ? gate_value : glu_value(glu, gate_value, up_value, 1.5, 2.0);
+        const double magnitude = (std::fabs(g[i]) + 2.0) * (glu < 0 ? 1.0 : 2.0 + std::fabs(u[i]));
+        // The split of k differs between one matrix and two: sums of up to 768 terms in another order.
+        ASSERT_NEAR(y[i], value + rest[i], 1e-4 * magnitude)
+            << dtype_name(gate.dtype) << " glu " << glu << " element " << i << " columns " << n_cols;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GemmTypes, ::testing::ValuesIn([] {
+                           std::vector<MatvecLayout> layouts;
+                           for (const MatvecLayout& layout : matvec_layouts())
+                             if (has_gemm(layout.dtype)) layouts.push_back(layout);
+                           return layouts;
+                         }()),
+                         [](const auto& test) { return std::string(dtype_name(test.param.dtype)); });
+
+TEST(Gemm, HasEveryTypeButF32) {
+  for (const MatvecLayout& layout : matvec_layouts())
+    EXPECT_EQ(has_gemm(layout.dtype), layout.dtype != DType::f32) << dtype_name(layout.dtype);
+}
+
+TEST(Gemm, PlainRowsOfAnyLength) {
+  REQUIRE_WGMMA();
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const int64_t k : {1, 7, 33, 100, 515, 1000}) {
+      const Case c = make_case(dtype, 1, 9, k, 40, 9);
+      Product run(c);
+      check_product(c, run.result());
+    }
+}
+
+// A column with an infinity is NaN, its neighbours are not touched; zeros stay zeros.
+TEST(Gemm, SpecialColumns) {
+  REQUIRE_WGMMA();
+  Case c = make_case(DType::q4_0, 1, 64, 256, 32, 5);
+  for (int64_t i = 0; i < c.k; ++i) c.x[static_cast<size_t>(3 * c.k + i)] = 0.0f;
+  c.x[static_cast<size_t>(5 * c.k + 9)] = INFINITY;
+  Product run(c);
+  const std::vector<float> y = run.result();
+  for (int64_t col = 0; col < c.n_cols; ++col)
+    for (int64_t r = 0; r < c.n_rows; ++r) {
+      const float value = y[static_cast<size_t>(col * c.n_rows + r)];
+      if (col == 3) {
+        EXPECT_EQ(value, 0.0f);
+      }
+      EXPECT_EQ(std::isnan(value), col == 5) << col;
+    }
+}
+
+}  // namespace
+}  // namespace tokamak::cuda
