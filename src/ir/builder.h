@@ -50,7 +50,7 @@ class GraphBuilder {
   // A leaf (weight, input, state) is one value however often it is asked for; dtype and shape must agree. Inputs are
   // named by their role, those of a boundary "boundary.INDEX", states "cache_ROLE.LAYER".
   ValueId weight(std::string_view name, DType dtype, const Shape& shape);
-  ValueId input(InputRole role, const Shape& shape);  // i32
+  ValueId input(InputRole role, const Shape& shape);                        // i32
   ValueId boundary(int32_t boundary_idx, DType dtype, const Shape& shape);  // f32 or i32
   ValueId state(StateRole role, int32_t layer_idx, DType dtype, const Shape& shape);
 

@@ -110,6 +110,7 @@ Ref Lowering::grown(Ref& shared, int64_t n_floats) {
 }
 
 size_t Lowering::output_at(ir::ValueId storage) const {
+  if (value(storage).kind == ir::ValueKind::input) return graph.outputs.size();  // of a boundary: copied
   for (size_t i = 0; i < graph.outputs.size(); ++i)
     if (graph.storage_of(graph.outputs[i]) == storage && fuse::is_whole(graph, graph.outputs[i], storage)) return i;
   return graph.outputs.size();
@@ -120,13 +121,14 @@ void Lowering::copy_outputs() {
     const ir::ValueId id = graph.outputs[i];
     if (output_at(graph.storage_of(id)) == i) continue;
     const Rows x = rows(id);
-    CopyOutputStep& step = add<CopyOutputStep>("copy_rows");
-    step.report = {.what = "output " + std::to_string(i), .label = "copy output", .kernel = "copy_rows"};
-    step.report.bytes = 2.0 * static_cast<double>(x.total()) * sizeof(float);
-    step.x = x;
-    step.output = i;
-    step.n_split = x.n_rows;
-    step.reads = {x.ref};
+    auto step = std::make_unique<CopyOutputStep>();
+    step->report = {.what = "output " + std::to_string(i), .label = "copy output", .kernel = "copy_rows"};
+    step->report.bytes = 2.0 * static_cast<double>(x.total()) * sizeof(float);
+    step->x = x;
+    step->output = i;
+    step->n_split = x.n_rows;
+    step->reads = {x.ref};
+    steps_.push_back(std::move(step));
   }
 }
 
