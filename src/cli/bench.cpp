@@ -62,7 +62,8 @@ class Bench {
   }
 
   // One warm-up, then `n_runs` measured runs. Prefill: all tokens at once, logits of the last. Decode: one by one,
-  // logits of each; sampling is not part of it. Errors: cancelled after Ctrl-C, those of the session.
+  // logits of each (the best of them where the device selects); sampling is not part of it. Errors: cancelled after
+  // Ctrl-C, those of the session.
   Result<Test> measure(std::string_view name, int64_t n_tokens, int64_t n_runs, bool one_by_one) {
     const std::vector<int32_t> tokens = random_tokens(n_tokens, session_.model().hparams().n_vocab);
     Test test{.name = name, .n_tokens = n_tokens, .seconds = {}};
@@ -86,8 +87,8 @@ class Bench {
   }
   Result<void> decode(std::span<const int32_t> tokens) {
     for (size_t i = 0; i < tokens.size(); ++i) {
-      const SequenceTokens one{seq_id_, tokens.subspan(i, 1), Logits::last};
-      TRY(session_.forward({&one, 1}));
+      const SequenceTokens one{seq_id_, tokens.subspan(i, 1), Logits::last, true};
+      TRY(session_.step({&one, 1}));
       TRY(go_on());
     }
     return {};

@@ -4,6 +4,10 @@
 #include <array>
 #include <chrono>
 
+#include <fmt/format.h>
+
+#include "base/log.h"
+
 namespace tokamak {
 
 namespace {
@@ -81,6 +85,8 @@ Result<GenerateResult> generate(Session& session, int32_t seq_id, std::span<cons
   auto prefilled = session.prefill(seq_id, prompt, callbacks.prompt_progress);
   if (!prefilled) return std::move(prefilled.error());
   std::span<const float> logits = *prefilled;
+  std::span<const TopLogit> top;  // instead of them, where they are enough
+  const bool only_top = options.n_probs == 0 && sampler.n_top() > 0;
   result.n_prompt = static_cast<int64_t>(prompt.size());
   result.prefill_seconds = seconds_since(start);
 
@@ -91,7 +97,7 @@ Result<GenerateResult> generate(Session& session, int32_t seq_id, std::span<cons
   result.reason = FinishReason::length;
   while (!enough()) {
     const auto position = static_cast<uint64_t>(session.n_tokens(seq_id));
-    const SampledToken next = TRY(sampler.sample(logits, position));
+    const SampledToken next = TRY(top.empty() ? sampler.sample(logits, position) : sampler.sample_top(top, position));
     sampler.accept(next.id);
     if (model.tokenizer().is_eog(next.id)) {
       result.reason = FinishReason::end_of_text;
@@ -109,9 +115,14 @@ Result<GenerateResult> generate(Session& session, int32_t seq_id, std::span<cons
       result.reason = FinishReason::context_full;
       break;
     }
-    const SequenceTokens one{seq_id, {&next.id, 1}, Logits::last};
-    logits = TRY(session.forward({&one, 1}));
+    const SequenceTokens one{seq_id, {&next.id, 1}, Logits::last, only_top};
+    const LogitRow row = TRY(session.step({&one, 1})).front();
+    logits = row.all;
+    top = row.top;
   }
+  if (session.selects_top() && !only_top)
+    log_line(LogLevel::debug, fmt::format("all logits left the device: for {}",
+                                          options.n_probs > 0 ? "log-probabilities" : sampler.why_all()));
   writer.finish();
   result.matched_stop = writer.matched_stop();
   result.decode_seconds = seconds_since(decode_start);

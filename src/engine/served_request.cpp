@@ -79,6 +79,12 @@ Logits ServedRequest::rows_of(int64_t first, bool last) const {
   return last ? Logits::last : Logits::none;
 }
 
+bool ServedRequest::takes_top() const {
+  const bool scores =
+      (request_.logprobs && !request_.post_sampling) || (request_.prompt_logprobs && n_generated() == 0);
+  return sampler_.n_top() > 0 && !scores && !is_constrained();
+}
+
 void ServedRequest::started(int64_t n_cached, int64_t first_difference) {
   if (has_started_) {  // it had to give way before
     timings_.n_recomputed += std::max<int64_t>(n_processed_ - n_cached, 0);
@@ -109,25 +115,23 @@ bool ServedRequest::emit_progress(int64_t n_done) {
                              .time_ms = Millis(Clock::now() - started_).count()});
 }
 
-bool ServedRequest::emit_scores(int64_t first, std::span<const float> rows) {
-  const auto n_vocab = static_cast<size_t>(model_.hparams().n_vocab);
+bool ServedRequest::emit_scores(int64_t first, std::span<const LogitRow> rows) {
   PromptScores scores{.first = first + 1, .tokens = {}};
-  for (size_t i = 0; i < rows.size() / n_vocab; ++i) {
+  for (size_t i = 0; i < rows.size(); ++i) {
     const size_t scored = static_cast<size_t>(first) + i + 1;
     if (scored >= static_cast<size_t>(n_prompt_)) break;
-    Logprobs probs = top_logprobs(rows.subspan(i * n_vocab, n_vocab), request_.n_probs, tokens_[scored]);
+    Logprobs probs = top_logprobs(rows[i].all, request_.n_probs, tokens_[scored]);
     scores.tokens.push_back({.id = tokens_[scored], .logprob = probs.chosen, .top = std::move(probs.top)});
   }
   return scores.tokens.empty() || emit(std::move(scores));
 }
 
-bool ServedRequest::take_logits(int64_t first, int64_t n_done, bool last, std::span<float> rows) {
+bool ServedRequest::take_logits(int64_t first, int64_t n_done, bool last, std::span<const LogitRow> rows) {
   n_processed_ = std::max(n_processed_, n_done);
   if (over_) return false;
-  const auto n_vocab = static_cast<size_t>(model_.hparams().n_vocab);
   if (n_generated() == 0) {
     const int64_t n_skip = std::min(std::max<int64_t>(n_read_ - first, 0), n_done - first);
-    if (request_.prompt_logprobs && !emit_scores(first + n_skip, rows.subspan(static_cast<size_t>(n_skip) * n_vocab)))
+    if (request_.prompt_logprobs && !emit_scores(first + n_skip, rows.subspan(static_cast<size_t>(n_skip))))
       return false;
     n_read_ = n_processed_;
     if (!emit_progress(n_processed_)) return false;
@@ -138,12 +142,12 @@ bool ServedRequest::take_logits(int64_t first, int64_t n_done, bool last, std::s
     timings_.prompt_ms = Millis(first_token_ - started_).count();
   }
   if (request_.n_predict == 0) return finish(FinishReason::length), false;
-  const std::span<float> logits = rows.last(n_vocab);
-  const Result<int32_t> chosen = choose(logits, static_cast<uint64_t>(n_done));
+  const LogitRow& row = rows.back();
+  const Result<int32_t> chosen = choose(row, static_cast<uint64_t>(n_done));
   if (!chosen) return fail(chosen.error()), false;
   if (model_.tokenizer().is_eog(*chosen)) return finish(FinishReason::end_of_text), false;
   const bool masked = !unmasked_.empty();
-  if (!emit(add_token(*chosen, masked ? unmasked_ : std::span<const float>(logits)))) return false;
+  if (!emit(add_token(*chosen, masked ? unmasked_ : std::span<const float>(row.all)))) return false;
   if (const auto reason = reason_to_end()) return finish(*reason), false;
   return true;
 }
@@ -171,17 +175,17 @@ void ServedRequest::constrain(std::span<float> logits) const {
   for (size_t i = 0; i < ends.size(); ++i) logits[static_cast<size_t>(ends[i])] = can_end ? end_logits[i] : kForbidden;
 }
 
-Result<int32_t> ServedRequest::choose(std::span<float> logits, uint64_t position) {
+Result<int32_t> ServedRequest::choose(const LogitRow& row, uint64_t position) {
   unmasked_.clear();
   const bool constrained = is_constrained();
   const std::span<const int32_t> ends = model_.tokenizer().eog_tokens();
   if (constrained) {
-    if (request_.logprobs) unmasked_.assign(logits.begin(), logits.end());
-    constrain(logits);
+    if (request_.logprobs) unmasked_.assign(row.all.begin(), row.all.end());
+    constrain(row.all);
   }
   int32_t id = 0;
   if (forced_.empty()) {
-    const auto sampled = sampler_.sample(logits, position);
+    const auto sampled = row.top.empty() ? sampler_.sample(row.all, position) : sampler_.sample_top(row.top, position);
     if (sampled) {
       id = sampled->id;
       if (request_.post_sampling) final_probs_ = sampler_.last_logprobs(request_.n_probs, id);

@@ -32,11 +32,15 @@ class ServedRequest {
   // Which rows of a part of the prompt are wanted.
   Logits rows_of(int64_t first, bool last) const;
 
+  // Whether the best logits of its next row are enough.
+  bool takes_top() const;
+
   // It has a sequence that holds the first n_cached tokens.
   void started(int64_t n_cached, int64_t first_difference);
-  // Rows [n, n_vocab] of tokens [first, ...) as rows_of said. The last row may be overwritten.
+  // Rows of tokens [first, ...) as rows_of said; the last one may be its best logits only if takes_top() said so, else
+  // it may be overwritten.
   // n_done: tokens processed now. All of these return false when the request is over.
-  bool take_logits(int64_t first, int64_t n_done, bool last, std::span<float> rows);
+  bool take_logits(int64_t first, int64_t n_done, bool last, std::span<const LogitRow> rows);
   bool take_hidden(int64_t first, int64_t n_done, bool last, std::span<const float> rows);
 
   // Closes the thought under way, if there is one.
@@ -55,8 +59,8 @@ class ServedRequest {
                 Sampler sampler, OutputMachine machine);
   bool emit(Event event);
   bool emit_progress(int64_t n_done);
-  bool emit_scores(int64_t first, std::span<const float> rows);
-  Result<int32_t> choose(std::span<float> logits, uint64_t position);
+  bool emit_scores(int64_t first, std::span<const LogitRow> rows);
+  Result<int32_t> choose(const LogitRow& row, uint64_t position);
   void constrain(std::span<float> logits) const;
   TokensEvent add_token(int32_t id, std::span<const float> logits);
   bool is_constrained() const;

@@ -213,8 +213,7 @@ void ServiceEngine::run_jobs(std::span<const Job> jobs, OutputRows kind) {
     return;
   }
   size_t begin = 0;
-  const auto row_elems = static_cast<size_t>(kind == OutputRows::logits ? session_->model().hparams().n_vocab
-                                                                        : session_->model().hparams().n_embd);
+  const auto n_embd = static_cast<size_t>(session_->model().hparams().n_embd);
   for (const Job& job : jobs) {
     ServedRequest& request = *job.seat->request;
     if (!rows) request.fail(rows.error());
@@ -225,18 +224,22 @@ void ServiceEngine::run_jobs(std::span<const Job> jobs, OutputRows kind) {
     const size_t n_rows = job.rows == Logits::all    ? static_cast<size_t>(job.entry.n_tokens)
                           : job.rows == Logits::last ? 1
                                                      : 0;
-    take_rows(job, kind, rows->subspan(begin, n_rows * row_elems));
-    begin += n_rows * row_elems;
+    if (kind == OutputRows::logits)
+      take_rows(job, kind, {.logits = rows->logits.subspan(begin, n_rows), .hidden = {}});
+    else
+      take_rows(job, kind, {.logits = {}, .hidden = rows->hidden.subspan(begin * n_embd, n_rows * n_embd)});
+    begin += n_rows;
   }
 }
 
-void ServiceEngine::take_rows(const Job& job, OutputRows kind, std::span<float> rows) {
+void ServiceEngine::take_rows(const Job& job, OutputRows kind, const StepRows& rows) {
   ServedRequest& request = *job.seat->request;
   const int64_t n_done = job.entry.first + job.entry.n_tokens, n_before = request.n_generated();
   if (n_before == 0) totals_.n_prompt_tokens += static_cast<uint64_t>(job.entry.n_tokens);
   save_prompt(job);
-  const bool goes_on = kind == OutputRows::logits ? request.take_logits(job.entry.first, n_done, job.entry.last, rows)
-                                                  : request.take_hidden(job.entry.first, n_done, job.entry.last, rows);
+  const bool goes_on = kind == OutputRows::logits
+                           ? request.take_logits(job.entry.first, n_done, job.entry.last, rows.logits)
+                           : request.take_hidden(job.entry.first, n_done, job.entry.last, rows.hidden);
   totals_.n_generated_tokens += static_cast<uint64_t>(request.n_generated() - n_before);
   *job.outcome = {.n_done = n_done, .is_over = !goes_on};
 }
@@ -253,7 +256,7 @@ void ServiceEngine::prepare_constraints(std::span<const Job> jobs) {
   });
 }
 
-Result<std::span<float>> ServiceEngine::forward(std::span<const Job> jobs, OutputRows rows) {
+Result<ServiceEngine::StepRows> ServiceEngine::forward(std::span<const Job> jobs, OutputRows rows) {
   std::vector<SequenceTokens> batch;
   {
     const std::scoped_lock lock(step_mutex_);
@@ -265,9 +268,14 @@ Result<std::span<float>> ServiceEngine::forward(std::span<const Job> jobs, Outpu
     batch.push_back({.seq_id = job.seat->seq_id,
                      .tokens = job.seat->request->tokens().subspan(static_cast<size_t>(job.entry.first),
                                                                    static_cast<size_t>(job.entry.n_tokens)),
-                     .logits = job.rows});
+                     .logits = job.rows,
+                     .only_top = job.seat->request->takes_top()});
   prepare_constraints(jobs);
-  auto out = session_->forward(batch, rows);
+  const auto run = [&]() -> Result<StepRows> {
+    if (rows == OutputRows::hidden) return StepRows{.logits = {}, .hidden = TRY(session_->forward(batch, rows))};
+    return StepRows{.logits = TRY(session_->step(batch)), .hidden = {}};
+  };
+  auto out = run();
   constraints_.wait();
   const std::scoped_lock lock(step_mutex_);
   in_step_.clear();

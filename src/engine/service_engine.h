@@ -78,8 +78,12 @@ class ServiceEngine : public scheduler::Device {
   Seat& seat(uint64_t id) { return requests_.at(id); }
   const Seat& seat(uint64_t id) const { return requests_.at(id); }
   void run_jobs(std::span<const Job> jobs, OutputRows rows);
-  Result<std::span<float>> forward(std::span<const Job> jobs, OutputRows rows);
-  void take_rows(const Job& job, OutputRows kind, std::span<float> rows);
+  struct StepRows {
+    std::span<const LogitRow> logits;
+    std::span<const float> hidden;  // [n_rows, n_embd]
+  };
+  Result<StepRows> forward(std::span<const Job> jobs, OutputRows rows);
+  void take_rows(const Job& job, OutputRows kind, const StepRows& rows);
   void prepare_constraints(std::span<const Job> jobs);
   void save_prompt(const Job& job);
   void save(const Seat& seat, int64_t n_tokens);

@@ -142,11 +142,13 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> mo
   const BackendOptions backend_options{.isa = options.isa,
                                        .n_threads = options.n_threads,
                                        .activations = options.activations,
-                                       .only_plan = options.only_plan};
+                                       .only_plan = options.only_plan,
+                                       .split = options.split};
   std::unique_ptr<Backend> backend = TRY(make_backend(options.backend, backend_options));
+  if (options.wrap_backend) backend = options.wrap_backend(std::move(backend));
   const KvConfig config = kv_config(*model, options);
-  const ir::Graph graph =
-      TRY(arch::build_graph(model->file(), model->hparams(), make_shape_class(config, options, 1, 1, 1)));
+  const ir::Graph graph = TRY(  // the largest step: what has to fit beside the weights
+      arch::build_graph(model->file(), model->hparams(), make_shape_class(config, options, options.n_batch, 1, 1)));
   const auto lookup = [&model](std::string_view name) { return find_weight(model->file(), name); };
   std::unique_ptr<Weights> weights = TRY(backend->load(graph, lookup, progress));
   std::unique_ptr<KvCache> kv = TRY(make_kv(*backend, config, options.n_kv));
@@ -283,7 +285,7 @@ Result<void> Session::extend(std::span<const SequenceTokens> batch) {
   return {};
 }
 
-Result<std::span<float>> Session::forward(std::span<const SequenceTokens> batch, OutputRows rows) {
+Result<void> Session::run_step(std::span<const SequenceTokens> batch, OutputRows rows, const Run& run) {
   CHECK(!options_.only_plan);
   TRY(check_batch(batch));
   TRY(extend(batch));
@@ -293,18 +295,14 @@ Result<std::span<float>> Session::forward(std::span<const SequenceTokens> batch,
   };
   if (auto filled = fill_inputs(batch); !filled) {
     restore();
-    return std::move(filled.error());
+    return filled;
   }
-  const auto n_outputs = static_cast<int64_t>(out_rows_.size());
-  auto compiled =
-      program(static_cast<int64_t>(tokens_.size()), n_outputs, static_cast<int64_t>(sequences_.size()), rows);
+  auto compiled = program(static_cast<int64_t>(tokens_.size()), static_cast<int64_t>(out_rows_.size()),
+                          static_cast<int64_t>(sequences_.size()), rows);
   if (!compiled) {
     restore();
     return std::move(compiled.error());
   }
-  const arch::Hparams& hp = model_->hparams();
-  rows_.resize(static_cast<size_t>(n_outputs * (rows == OutputRows::logits ? hp.n_vocab : hp.n_embd)));
-  const std::span<float> output = rows_;
   const StepInputs inputs{.tokens = tokens_,
                           .positions = positions_,
                           .seq_ids = seq_ids_,
@@ -313,19 +311,56 @@ Result<std::span<float>> Session::forward(std::span<const SequenceTokens> batch,
                           .sequences = sequences_,
                           .state_src = state_src_,
                           .state_rows = state_rows_};
-  if (auto ran = (*compiled)->run(inputs, {&output, n_outputs > 0 ? size_t{1} : size_t{0}}); !ran) {
+  if (auto ran = run(**compiled, inputs); !ran) {
     restore();
     for (const SequenceTokens& entry : batch) {
       if (!states_ || entry.tokens.empty()) continue;
       states_->invalidate(entry.seq_id);
       pages_.truncate(entry.seq_id, 0);
     }
-    return std::move(ran.error());
+    return ran;
   }
   if (states_)
     for (const SequenceTokens& entry : batch)
       if (!entry.tokens.empty()) states_->advance(entry.seq_id, entry.tokens);
+  return {};
+}
+
+Result<std::span<float>> Session::forward(std::span<const SequenceTokens> batch, OutputRows rows) {
+  const arch::Hparams& hp = model_->hparams();
+  TRY(run_step(batch, rows, [&](Program& program, const StepInputs& inputs) {
+    const size_t n_rows = inputs.out_rows.size();
+    rows_.resize(n_rows * static_cast<size_t>(rows == OutputRows::logits ? hp.n_vocab : hp.n_embd));
+    const std::span<float> output = rows_;
+    return program.run(inputs, {&output, n_rows > 0 ? size_t{1} : size_t{0}});
+  }));
   return std::span<float>(rows_);
+}
+
+Result<std::span<const LogitRow>> Session::step(std::span<const SequenceTokens> batch) {
+  const auto n_vocab = static_cast<size_t>(model_->hparams().n_vocab);
+  whole_.clear();
+  for (const SequenceTokens& entry : batch)
+    if (entry.logits != Logits::none && !entry.tokens.empty())
+      whole_.insert(whole_.end(), entry.logits == Logits::all ? entry.tokens.size() : 1, entry.only_top ? 0 : 1);
+  TRY(run_step(batch, OutputRows::logits, [&](Program& program, const StepInputs& inputs) {
+    selects_top_ = program.selects_top();
+    if (!selects_top_) std::ranges::fill(whole_, 1);
+    const auto n_whole = static_cast<size_t>(std::ranges::count(whole_, 1));
+    rows_.resize(n_whole * n_vocab);
+    top_.resize(whole_.size() * kTopLogits);
+    const std::span<float> output = rows_;
+    if (n_whole == whole_.size()) return program.run(inputs, {&output, n_whole > 0 ? size_t{1} : size_t{0}});
+    return program.run_top(inputs, top_, whole_, rows_);
+  }));
+  logit_rows_.clear();
+  size_t n_whole = 0;
+  for (size_t r = 0; r < whole_.size(); ++r)
+    if (whole_[r])
+      logit_rows_.push_back({.all = std::span(rows_).subspan(n_whole++ * n_vocab, n_vocab), .top = {}});
+    else
+      logit_rows_.push_back({.all = {}, .top = std::span(top_).subspan(r * kTopLogits, kTopLogits)});
+  return std::span<const LogitRow>(logit_rows_);
 }
 
 Result<std::span<const float>> Session::prefill(int32_t seq_id, std::span<const int32_t> tokens,

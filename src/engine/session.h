@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 
 #include "arch/recipe.h"
 #include "backend/backend.h"
+#include "backend/split/backend.h"
 #include "base/result.h"
 #include "engine/kv_pages.h"
 #include "engine/model.h"
@@ -35,7 +37,10 @@ struct SessionOptions {
   // Of models with recurrent layers: sequences at most, states of the last positions kept for exact rollback, and host
   // copies of older ones per sequence.
   int64_t n_sequences = 4, n_snapshots = 1, n_checkpoints = 2;
+  split::SplitOptions split;  // cuda: what stays on the CPU
   CompileOptions compile;
+  // What the session uses instead of the backend, around it: for tests.
+  std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> wrap_backend;
   bool only_plan = false;  // for memory() alone: no weight is read, and no step can be run
 };
 inline constexpr int64_t kDefaultContext = 8192;
@@ -49,6 +54,13 @@ struct SequenceTokens {
   int32_t seq_id = 0;
   std::span<const int32_t> tokens;
   Logits logits = Logits::last;
+  bool only_top = false;  // step(): the best kTopLogits of its rows are enough
+};
+
+// A row of logits, or its best where they were enough and the device selects them.
+struct LogitRow {
+  std::span<float> all;           // [n_vocab], or empty; the caller may write to it
+  std::span<const TopLogit> top;  // [kTopLogits], or empty
 };
 
 class Session {
@@ -92,6 +104,11 @@ class Session {
   // bad_argument (token id, too many tokens, a sequence that is unknown or twice in the batch), device_failed.
   Result<std::span<float>> forward(std::span<const SequenceTokens> batch, OutputRows rows = OutputRows::logits);
 
+  // forward() with logits row by row, in batch order, valid until the next call.
+  Result<std::span<const LogitRow>> step(std::span<const SequenceTokens> batch);
+  // Whether the device selected in the last step, or would have.
+  bool selects_top() const { return selects_top_; }
+
   // Any number of tokens of one sequence in chunks of n_batch; logits of the last one. `progress` after each chunk.
   Result<std::span<const float>> prefill(int32_t seq_id, std::span<const int32_t> tokens,
                                          const Progress& progress = {});
@@ -121,6 +138,9 @@ class Session {
   Result<void> check_batch(std::span<const SequenceTokens> batch) const;
   Result<void> extend(std::span<const SequenceTokens> batch);
   Result<void> fill_inputs(std::span<const SequenceTokens> batch);
+  // Everything around the program's run, which `run` does. On error the sequences are as forward() says.
+  using Run = std::function<Result<void>(Program& program, const StepInputs& inputs)>;
+  Result<void> run_step(std::span<const SequenceTokens> batch, OutputRows rows, const Run& run);
 
   std::shared_ptr<const Model> model_;
   SessionOptions options_;
@@ -133,7 +153,12 @@ class Session {
   // Inputs of the current step.
   std::vector<int32_t> tokens_, positions_, seq_ids_, slots_, out_rows_, state_src_, state_rows_;
   std::vector<SequencePages> sequences_;
-  std::vector<float> rows_;  // of the last step
+  // Of the last step.
+  std::vector<float> rows_;
+  std::vector<TopLogit> top_;
+  std::vector<uint8_t> whole_;  // rows of which everything is wanted
+  std::vector<LogitRow> logit_rows_;
+  bool selects_top_ = false;
 };
 
 }  // namespace tokamak
