@@ -20,9 +20,14 @@ Result<std::unique_ptr<Backend>> make_cpu(const BackendOptions& options) {
 Result<std::unique_ptr<Backend>> make_reference(const BackendOptions&) { return make_reference_backend(); }
 
 // In every build, so that the same commands are known everywhere.
-Result<std::unique_ptr<Backend>> make_cuda(const BackendOptions&) {
+Result<std::unique_ptr<Backend>> make_cuda([[maybe_unused]] const BackendOptions& options) {
 #ifdef TOKAMAK_CUDA
-  return make_cuda_backend();
+  std::unique_ptr<Backend> gpu = TRY(make_cuda_backend());
+  if (!options.split) return gpu;
+  std::vector<split::Child> children;
+  children.push_back({"GPU", std::move(gpu)});
+  children.push_back({"CPU", TRY(make_cpu(options))});
+  return make_split_backend(std::move(children), *options.split);
 #else
   return Error{.code = ErrorCode::unsupported,
                .what = "this build has no CUDA backend",
@@ -34,7 +39,7 @@ Result<std::unique_ptr<Backend>> make_cuda(const BackendOptions&) {
 constexpr auto kBackends = std::to_array<BackendRow>({
     {"cpu", "packed weights and integer kernels on this machine's vector units", make_cpu},
     {"reference", "plain loops with f64 accumulation: slow, defines what every op means", make_reference},
-    {"cuda", "one NVIDIA GPU; not all ops yet", make_cuda},
+    {"cuda", "an NVIDIA GPU; what does not fit there runs on the CPU", make_cuda},
 });
 }  // namespace
 

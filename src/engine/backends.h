@@ -2,11 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "backend/backend.h"
+#include "backend/split/backend.h"
 
 namespace tokamak {
 
@@ -15,6 +17,8 @@ struct BackendOptions {
   int64_t n_threads = 0;              // 0: one per usable core
   std::string activations = "int16";  // cpu: int8 or int16
   bool only_plan = false;             // memory is worked out, not taken, and nothing can be run (cpu)
+  // cuda: what does not fit stays on the CPU, and load() comes before make_kv(). None: everything on the GPU.
+  std::optional<split::SplitOptions> split;
 };
 
 struct BackendRow {

@@ -2,6 +2,7 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/lower.h"
+#include "backend/cuda/profile.h"
 #include "backend/cuda/program.h"
 #include "fuse/elided.h"
 #include "fuse/matcher.h"
@@ -19,6 +20,12 @@ class CudaBackend : public Backend {
 
   std::string_view name() const override { return "cuda"; }
   std::string description() const override { return device().description(); }
+
+  std::optional<uint64_t> free_bytes() const override { return device().free_bytes(); }
+  Result<uint64_t> load_bytes(const ir::Graph& graph, const WeightLookup& lookup) const override {
+    return CudaWeights::bytes_of(graph, lookup);
+  }
+  bool has_kernel(const ir::Graph& graph, ir::NodeId node) const override { return has_lowering(graph.node(node).op); }
 
   Result<std::unique_ptr<Weights>> load(const ir::Graph& graph, const WeightLookup& lookup,
                                         const Progress& progress) override {
@@ -62,6 +69,9 @@ class CudaBackend : public Backend {
   }
 
   fuse::Stats& fusion_stats() override { return stats_; }
+  Result<std::optional<DeviceLimits>> measure_limits() override {
+    return std::optional<DeviceLimits>(TRY(measure_device_limits(device())));
+  }
 
  private:
   // All work runs on the first device; a split by layers comes with several.

@@ -144,6 +144,14 @@ Result<DeviceBuffer> Device::allocate(std::string what, uint64_t n_bytes) {
   return out;
 }
 
+uint64_t Device::free_bytes() const {
+  enter();
+  size_t n_free = 0, n_total = 0;
+  if (cudaMemGetInfo(&n_free, &n_total) == cudaSuccess) return n_free;
+  cudaGetLastError();
+  return 0;
+}
+
 Result<void> Device::finish(std::string_view doing) {
   const cudaError_t status = cudaStreamSynchronize(stream_);
   note(status);

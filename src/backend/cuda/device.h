@@ -86,6 +86,8 @@ class Device {
   void enter() const { note(cudaSetDevice(index_)); }  // the same where no error can be returned
   // Zeroed memory, 256-byte aligned; n_bytes may be 0. Errors: out_of_memory, saying what is in use and by what.
   Result<DeviceBuffer> allocate(std::string what, uint64_t n_bytes);
+  // What allocate() can still take; 0 when the driver does not say.
+  uint64_t free_bytes() const;
   // Waits for the stream. Errors: device_failed, also for failures noted before.
   Result<void> finish(std::string_view doing);
   // For work that cannot return an error: kept, and returned by the next finish().

@@ -263,13 +263,15 @@ float f32_bound(double x) {
   return x > kMax ? INFINITY : x < -kMax ? -INFINITY : static_cast<float>(x);
 }
 
+bool has_lowering(ir::Op op) { return ir::op_row(op).is_view || op_lowering(op) != nullptr; }
+
 Result<void> check_lowerings(const ir::Graph& graph) {
   for (const ir::Node& node : graph.nodes)
-    if (!ir::op_row(node.op).is_view && op_lowering(node.op) == nullptr)
+    if (!has_lowering(node.op))
       return Error{.code = ErrorCode::unsupported,
                    .what = fmt::format("the cuda backend has no {} kernel", ir::op_row(node.op).name),
                    .where = node.name.empty() ? graph.name : node.name,
-                   .hint = "use --backend cpu"};
+                   .hint = "--allow-fallback runs it on the CPU"};
   return {};
 }
 

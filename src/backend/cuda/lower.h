@@ -120,7 +120,9 @@ class Lowering {
 
 // Which rules this backend has kernels for, given the types at hand: a row of the lowering table and its `supports`.
 bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, std::span<const ir::NodeId> nodes);
-// Every op of the graph has a row in the lowering tables. Errors: unsupported, naming op and node.
+// The op has a row in the lowering tables, or is a view.
+bool has_lowering(ir::Op op);
+// Every op of the graph has. Errors: unsupported, naming op and node.
 Result<void> check_lowerings(const ir::Graph& graph);
 
 // Lowering functions take the group's nodes as fuse::Candidate::nodes lists them: views left out, kNone for missing

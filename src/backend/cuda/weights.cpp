@@ -50,12 +50,17 @@ CudaWeight weight_at(const WeightSource& source, const WeightForms& forms, const
 }
 }  // namespace
 
+Result<uint64_t> CudaWeights::bytes_of(const ir::Graph& graph, const WeightLookup& lookup) {
+  uint64_t total = 0;
+  for (const auto& [name, use] : uses_of(graph)) total += forms_of(TRY(lookup(name)), use).total();
+  return total;
+}
+
 Result<std::unique_ptr<CudaWeights>> CudaWeights::load(const ir::Graph& graph, const WeightLookup& lookup,
                                                        const Progress& progress, Device& device) {
   auto out = std::make_unique<CudaWeights>();
   const Uses uses = uses_of(graph);
-  uint64_t total = 0;
-  for (const auto& [name, use] : uses) total += forms_of(TRY(lookup(name)), use).total();
+  const uint64_t total = TRY(bytes_of(graph, lookup));
   out->memory_ = TRY(device.allocate("weights", total));
   const auto uploader = TRY(Uploader::create(device, out->memory_.data(), total));
   std::vector<std::function<void()>> forget;  // of tensors whose pieces are not all made

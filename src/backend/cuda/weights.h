@@ -28,6 +28,9 @@ class CudaWeights : public Weights {
   static Result<std::unique_ptr<CudaWeights>> load(const ir::Graph& graph, const WeightLookup& lookup,
                                                    const Progress& progress, Device& device);
 
+  // What load() would take of the device's memory. Errors: those of lookup.
+  static Result<uint64_t> bytes_of(const ir::Graph& graph, const WeightLookup& lookup);
+
   const CudaWeight& at(std::string_view name) const { return weights_.find(name)->second; }
   std::vector<MemoryUse> memory() const override;
 

@@ -53,7 +53,9 @@ Result<std::unique_ptr<SplitProgram>> SplitProgram::create(std::string name, std
   return out;
 }
 
-Result<void> SplitProgram::run(const StepInputs& inputs, std::span<const std::span<float>> outputs) {
+template <class RunPiece>
+Result<void> SplitProgram::run_pieces(const StepInputs& inputs, std::span<const std::span<float>> outputs,
+                                      RunPiece run_piece) {
   using Clock = std::chrono::steady_clock;
   StepInputs with_boundary = inputs;
   with_boundary.boundary = values_;
@@ -63,6 +65,7 @@ Result<void> SplitProgram::run(const StepInputs& inputs, std::span<const std::sp
     for (size_t i = 0; i < piece.outputs.size(); ++i) {
       const auto [output, boundary] = piece.outputs[i];
       std::span<float> span;
+      if (output >= 0 && outputs.empty()) continue;  // only its best are wanted
       if (output >= 0)
         span = outputs[static_cast<size_t>(output)];
       else
@@ -73,11 +76,30 @@ Result<void> SplitProgram::run(const StepInputs& inputs, std::span<const std::sp
       piece_outputs_.push_back(span);
     }
     const auto start = Clock::now();
-    TRY(piece.program->run(with_boundary, piece_outputs_));
+    TRY(run_piece(*piece.program, with_boundary, piece_outputs_));
     if (profiling_) seconds_[p] += std::chrono::duration<double>(Clock::now() - start).count();
   }
   if (profiling_) ++n_profiled_;
   return {};
+}
+
+Result<void> SplitProgram::run(const StepInputs& inputs, std::span<const std::span<float>> outputs) {
+  return run_pieces(inputs, outputs, [](Program& piece, const StepInputs& in, std::span<const std::span<float>> out) {
+    return piece.run(in, out);
+  });
+}
+
+bool SplitProgram::selects_top() const {
+  const Piece& last = pieces_.back();
+  return last.outputs.size() == 1 && last.outputs[0].output_idx == 0 && last.program->selects_top();
+}
+
+Result<void> SplitProgram::run_top(const StepInputs& inputs, std::span<TopLogit> top, std::span<const uint8_t> whole,
+                                   std::span<float> rows) {
+  const Program* last = pieces_.back().program.get();
+  return run_pieces(inputs, {}, [&](Program& piece, const StepInputs& in, std::span<const std::span<float>> out) {
+    return &piece == last ? piece.run_top(in, top, whole, rows) : piece.run(in, out);
+  });
 }
 
 void SplitProgram::set_profiling(bool on) {

@@ -31,6 +31,10 @@ class SplitProgram : public Program {
                                                       std::vector<BoundaryValue> boundary, SplitKv& kv);
 
   Result<void> run(const StepInputs& inputs, std::span<const std::span<float>> outputs) override;
+  // Where the last piece makes the logits and nothing else.
+  bool selects_top() const override;
+  Result<void> run_top(const StepInputs& inputs, std::span<TopLogit> top, std::span<const uint8_t> whole,
+                       std::span<float> rows) override;
   const ir::Graph& graph() const override { return graph_; }
   // The steps of all pieces in order, their device in the note, and before each piece what passes the boundary and the
   // time that its run takes besides its steps.
@@ -38,6 +42,10 @@ class SplitProgram : public Program {
   void set_profiling(bool on) override;
 
  private:
+  // run_piece(piece, its inputs, its outputs) for one after the other.
+  template <class RunPiece>
+  Result<void> run_pieces(const StepInputs& inputs, std::span<const std::span<float>> outputs, RunPiece run_piece);
+
   ir::Graph graph_;
   std::vector<Piece> pieces_;
   std::vector<BoundaryValue> boundary_;
