@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 
 #include "cli/console.h"
@@ -88,6 +89,35 @@ Result<void> check_no_more_words(const Arguments& arguments, size_t n_known) {
                                       : "it takes one model and flags; --help lists them"};
 }
 
+namespace {
+// "auto", "all" or a number, of layers.
+Result<int64_t> layer_count(const SettingValues& values, std::string_view flag) {
+  const std::string& text = values.text(flag);
+  if (text == "auto") return split::kAuto;
+  if (text == "all") return arch::kMaxLayers;
+  int64_t n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (error == std::errc() && end == text.data() + text.size() && n >= 0) return n;
+  return Error{.code = ErrorCode::bad_argument,
+               .what = fmt::format("'{}' is no number of layers", text),
+               .where = std::string(flag),
+               .hint = "give a number from 0 on, all or auto"};
+}
+
+Result<split::SplitOptions> split_options(const SettingValues& values) {
+  for (std::string_view flag : {"--n-gpu-layers", "--n-cpu-moe", "--gpu-memory", "--allow-fallback"})
+    if (values.source(flag) == SettingValues::Source::flag && values.text("--backend") != "cuda")
+      return Error{.code = ErrorCode::bad_argument,
+                   .what = "is about the GPU, which this command does not use",
+                   .where = std::string(flag),
+                   .hint = "add --backend cuda"};
+  return split::SplitOptions{.placement = {.n_gpu_layers = TRY(layer_count(values, "--n-gpu-layers")),
+                                           .n_cpu_moe = TRY(layer_count(values, "--n-cpu-moe"))},
+                             .max_bytes = static_cast<uint64_t>(values.integer("--gpu-memory")) << 20,
+                             .allow_fallback = values.flag("--allow-fallback")};
+}
+}  // namespace
+
 Result<SessionOptions> session_options(const SettingValues& values, const Model& model) {
   SessionOptions options{.backend = values.text("--backend"),
                          .isa = values.text("--isa"),
@@ -97,6 +127,7 @@ Result<SessionOptions> session_options(const SettingValues& values, const Model&
                          .n_batch = values.integer("--batch"),
                          .page_size = values.integer("--page-size"),
                          .kv_type = find_dtype(values.text("--cache-type"))->id};
+  options.split = TRY(split_options(values));
   options.compile.fusion = !values.flag("--no-fusion");
   options.compile.batch_invariant = values.flag("--batch-invariant");
   const int64_t n_ctx_train = model.hparams().n_ctx_train;
@@ -146,9 +177,15 @@ Result<std::shared_ptr<const Model>> open_model(const Arguments& arguments) {
 
 Result<std::unique_ptr<Session>> open_session(std::shared_ptr<const Model> model, SessionOptions options,
                                               const SettingValues& values) {
-  ProgressBar bar("loading", !values.flag("--json"));
-  return Session::create(std::move(model), std::move(options),
-                         [&bar](double fraction) { return bar.update(fraction); });
+  std::unique_ptr<Session> session;
+  {
+    ProgressBar bar("loading", !values.flag("--json"));
+    session = TRY(Session::create(std::move(model), std::move(options),
+                                  [&bar](double fraction) { return bar.update(fraction); }));
+  }
+  if (const std::string remark = session->backend().remark(); !remark.empty() && !values.flag("--json"))
+    talk_line("tokamak: " + remark);
+  return session;
 }
 
 Result<void> print_ir(const Arguments& arguments) {

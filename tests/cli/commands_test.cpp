@@ -64,6 +64,8 @@ TEST(Commands, RefusalsAreOneLine) {
   expect_refusal({"bench", model, "-p", "0", "-n", "0"}, 2, "nothing to measure");
   expect_refusal({"tokenize", model, "--ids", "1 9999"}, 2, "9999");
   expect_refusal({"docs", "--out", "/no/such/folder"}, 3, "folder");
+  expect_refusal({"run", model, "-p", "x", "-ngl", "3"}, 2, "add --backend cuda");
+  expect_refusal({"run", model, "-p", "x", "--backend", "cuda", "-ngl", "most"}, 2, "'most' is no number of layers");
 }
 
 TEST(Commands, AContextBeyondEveryLimitNamesItsFlag) {
