@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstring>
 
+#include "backend/cuda/profile.h"
+#include "backend/cuda/sampling/top_logits.h"
 #include "base/check.h"
 #include "base/round_up.h"
 
@@ -15,25 +18,10 @@ constexpr int64_t kMaxCapturedTokens = 64;  // beyond, launches cost little besi
 
 uint64_t int_bytes(int64_t n) { return static_cast<uint64_t>(n) * sizeof(int32_t); }
 
-// A pair of events around every step.
-struct Timer {
-  std::vector<cudaEvent_t> events;
-
-  static Result<Timer> make(size_t n) {
-    Timer out;
-    for (size_t i = 0; i < n; ++i) {
-      cudaEvent_t event = nullptr;
-      TRY(check_cuda(cudaEventCreate(&event), "making an event"));
-      out.events.push_back(event);
-    }
-    return out;
-  }
-  Timer() = default;
-  Timer(Timer&& other) noexcept { std::swap(events, other.events); }
-  ~Timer() {
-    for (cudaEvent_t event : events) cudaEventDestroy(event);
-  }
-};
+using Clock = std::chrono::steady_clock;
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
 }  // namespace
 
 InputLayout::InputLayout(const ir::Graph& graph) {
@@ -119,28 +107,57 @@ Result<void> CudaProgram::set_steps(std::vector<Step> steps, std::vector<OutputC
   constants_ = std::move(constants);
   outputs_ = std::move(outputs);
   arena_bytes_ = arena_bytes;
-  seconds_.assign(steps_.size(), 0);
   for (OutputCopy& output : outputs_) {
     output.host_offset = output_bytes_;
     output_bytes_ += round_up(output.n_bytes, kAlignment);
   }
+  add_top_step();
+  seconds_.assign(steps_.size(), 0);
   // Pages that several sequences share are listed by each; run() grows the inputs when they share many.
   const int64_t n_pages = 4 * kv_.config().n_pages + inputs_.n_tokens;
   return kv_.workspace().reserve(arena_bytes_, inputs_.bytes_for(n_pages), output_bytes_);
 }
 
-Result<void> CudaProgram::launch_steps(const RunContext& context) const {
-  for (const Step& step : steps_)
+// Its results go straight to the host's memory.
+void CudaProgram::add_top_step() {
+  if (outputs_.size() != 1) return;
+  const ir::Value& logits = graph_.values[graph_.outputs[0]];
+  if (logits.dtype != DType::f32 || logits.shape.rank() != 2) return;
+  const int64_t n_rows = logits.shape[0], n_vocab = logits.shape[1];
+  const uint64_t scratch = round_up(arena_bytes_, kAlignment);
+  arena_bytes_ = scratch + top_logits_scratch(n_rows);
+  top_offset_ = output_bytes_;
+  top_bytes_ = static_cast<uint64_t>(n_rows) * kTopLogits * sizeof(TopLogit);
+  output_bytes_ += round_up(top_bytes_, kAlignment);
+  has_top_ = true;
+  const auto launch = [this, n_rows, n_vocab, scratch](const RunContext& context) {
+    return launch_top_logits({.logits = context.at(outputs_[0].from),
+                              .n_rows = n_rows,
+                              .n_vocab = n_vocab,
+                              .scratch = context.arena + scratch,
+                              .top = reinterpret_cast<TopLogit*>(kv_.workspace().host_outputs() + top_offset_)},
+                             context.stream);
+  };
+  steps_.push_back({.report = {.what = logits.name,
+                               .label = "TOP",
+                               .kernel = "top_logits",
+                               .note = "samplers besides greedy that come before top_k take all logits instead",
+                               .bytes = static_cast<double>(outputs_[0].n_bytes)},
+                    .launch = launch});
+}
+
+Result<void> CudaProgram::launch_steps(const RunContext& context, bool with_top) const {
+  for (const Step& step : steps_of(with_top))
     TRY(check_cuda(step.launch(context), step.report.what + " (" + step.report.kernel + ")"));
   return {};
 }
 
-Result<void> CudaProgram::launch_captured(Captured& captured, const RunContext& context) {
+Result<void> CudaProgram::launch_captured(Captured& captured, const RunContext& context, bool with_top) {
   if (captured.graph == nullptr || captured.epoch != kv_.workspace().epoch()) {
     if (captured.graph) TRY(check_cuda(cudaGraphExecDestroy(captured.graph), "freeing a graph"));
     captured.graph = nullptr;
     TRY(check_cuda(cudaStreamBeginCapture(context.stream, cudaStreamCaptureModeThreadLocal), "capturing a graph"));
-    auto launched = launch_steps(context);
+    auto launched = launch_steps(context, with_top);
     cudaGraph_t graph = nullptr;
     const cudaError_t ended = cudaStreamEndCapture(context.stream, &graph);
     if (!launched) return launched;
@@ -153,25 +170,8 @@ Result<void> CudaProgram::launch_captured(Captured& captured, const RunContext& 
   return check_cuda(cudaGraphLaunch(captured.graph, context.stream), "launching a graph");
 }
 
-Result<void> CudaProgram::run_profiled(const RunContext& context) {
-  Timer timer = TRY(Timer::make(steps_.size() + 1));
-  TRY(check_cuda(cudaEventRecord(timer.events[0], context.stream), "profiling"));
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    TRY(check_cuda(steps_[i].launch(context), steps_[i].report.what));
-    TRY(check_cuda(cudaEventRecord(timer.events[i + 1], context.stream), "profiling"));
-  }
-  TRY(kv_.device().finish("profiling"));
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    float ms = 0;
-    TRY(check_cuda(cudaEventElapsedTime(&ms, timer.events[i], timer.events[i + 1]), "profiling"));
-    seconds_[i] += double{ms} * 1e-3;
-  }
-  ++n_profiled_;
-  return {};
-}
-
-Result<void> CudaProgram::run(const StepInputs& inputs, std::span<const std::span<float>> outputs) {
-  CHECK(outputs.size() == outputs_.size(), outputs.size());
+Result<RunContext> CudaProgram::start(const StepInputs& inputs, bool with_top, Timing& timing) {
+  timing.begin = Clock::now();
   Device& device = kv_.device();
   Workspace& workspace = kv_.workspace();
   TRY(device.use());
@@ -189,31 +189,92 @@ Result<void> CudaProgram::run(const StepInputs& inputs, std::span<const std::spa
   TRY(check_cuda(cudaMemcpyAsync(const_cast<std::byte*>(context.inputs), workspace.host_inputs(), input_bytes,
                                  cudaMemcpyHostToDevice, context.stream),
                  "sending the step's inputs"));
-  Captured& captured = captured_[context.n_key_chunks];
-  if (profiling_)
-    TRY(run_profiled(context));
-  else if (captured.n_runs++ > 0 && inputs_.n_tokens <= kMaxCapturedTokens)
-    TRY(launch_captured(captured, context));
-  else
-    TRY(launch_steps(context));
-  for (const OutputCopy& output : outputs_)
-    TRY(check_cuda(cudaMemcpyAsync(workspace.host_outputs() + output.host_offset, context.at<std::byte>(output.from),
-                                   output.n_bytes, cudaMemcpyDeviceToHost, context.stream),
-                   "fetching the outputs"));
-  TRY(device.finish(graph_.name));
+  Captured& captured = captured_[{context.n_key_chunks, with_top}];
+  timing.is_steady = !profiling_ && captured.n_runs > 1;
+  if (profiling_) {
+    TRY(profile_steps(steps_of(with_top), context, device, seconds_));
+    ++n_profiled_;
+    n_profiled_top_ += with_top ? 1 : 0;
+  } else if (captured.n_runs++ > 0 && inputs_.n_tokens <= kMaxCapturedTokens) {
+    TRY(launch_captured(captured, context, with_top));
+  } else {
+    TRY(launch_steps(context, with_top));
+  }
+  return context;
+}
+
+// Part of an output, from byte `first` on, to the host.
+Result<void> CudaProgram::fetch(const RunContext& context, const Address& from, uint64_t first, uint64_t host_offset,
+                                uint64_t n_bytes) {
+  return check_cuda(cudaMemcpyAsync(kv_.workspace().host_outputs() + host_offset, context.at<std::byte>(from) + first,
+                                    n_bytes, cudaMemcpyDeviceToHost, context.stream),
+                    "fetching the outputs");
+}
+
+Result<void> CudaProgram::finish(Timing& timing) {
+  timing.queued = Clock::now();
+  TRY(kv_.device().finish(graph_.name));
+  timing.finished = Clock::now();
+  return {};
+}
+
+void CudaProgram::note_end(const Timing& timing) {
+  if (!timing.is_steady) return;
+  const Clock::time_point end = Clock::now();
+  run_seconds_ += seconds_between(timing.begin, end);
+  host_seconds_ += seconds_between(timing.begin, timing.queued) + seconds_between(timing.finished, end);
+  ++n_steady_;
+}
+
+Result<void> CudaProgram::run(const StepInputs& inputs, std::span<const std::span<float>> outputs) {
+  CHECK(outputs.size() == outputs_.size(), outputs.size());
+  Timing timing;
+  const RunContext context = TRY(start(inputs, false, timing));
+  for (const OutputCopy& output : outputs_) TRY(fetch(context, output.from, 0, output.host_offset, output.n_bytes));
+  TRY(finish(timing));
   for (size_t i = 0; i < outputs_.size(); ++i) {
     CHECK(outputs[i].size_bytes() == outputs_[i].n_bytes, i);
-    std::memcpy(outputs[i].data(), workspace.host_outputs() + outputs_[i].host_offset, outputs_[i].n_bytes);
+    std::memcpy(outputs[i].data(), kv_.workspace().host_outputs() + outputs_[i].host_offset, outputs_[i].n_bytes);
   }
+  note_end(timing);
   return {};
+}
+
+Result<void> CudaProgram::run_top(const StepInputs& inputs, std::span<TopLogit> top, std::span<const uint8_t> whole,
+                                  std::span<float> rows) {
+  CHECK(has_top_ && top.size_bytes() == top_bytes_ && whole.size() * kTopLogits == top.size(), top.size());
+  Timing timing;
+  const RunContext context = TRY(start(inputs, true, timing));
+  const OutputCopy& logits = outputs_[0];
+  const uint64_t row_bytes = logits.n_bytes / whole.size();
+  uint64_t n_fetched = 0;
+  for (size_t r = 0; r < whole.size(); ++r) {
+    if (!whole[r]) continue;
+    TRY(fetch(context, logits.from, r * row_bytes, logits.host_offset + n_fetched, row_bytes));
+    n_fetched += row_bytes;
+  }
+  CHECK(n_fetched == rows.size_bytes(), n_fetched, rows.size());
+  TRY(finish(timing));
+  const std::byte* host = kv_.workspace().host_outputs();
+  std::memcpy(top.data(), host + top_offset_, top_bytes_);
+  if (n_fetched > 0) std::memcpy(rows.data(), host + logits.host_offset, n_fetched);
+  note_end(timing);
+  return {};
+}
+
+RunTimes CudaProgram::run_times() const {
+  if (n_steady_ == 0) return {};
+  const auto n = static_cast<double>(n_steady_);
+  return {.seconds = run_seconds_ / n, .host_seconds = host_seconds_ / n, .n_runs = n_steady_};
 }
 
 std::vector<StepReport> CudaProgram::steps() const {
   std::vector<StepReport> out;
-  for (size_t i = 0; i < steps_.size(); ++i) {
+  for (size_t i = 0; i < steps_of(n_profiled_top_ > 0).size(); ++i) {
+    const bool is_top = has_top_ && i + 1 == steps_.size();
     out.push_back(steps_[i].report);
-    out.back().n_runs = n_profiled_;
-    if (n_profiled_ > 0) out.back().seconds = seconds_[i] / static_cast<double>(n_profiled_);
+    out.back().n_runs = is_top ? n_profiled_top_ : n_profiled_;
+    if (out.back().n_runs > 0) out.back().seconds = seconds_[i] / static_cast<double>(out.back().n_runs);
   }
   return out;
 }

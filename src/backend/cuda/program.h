@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -46,7 +47,8 @@ struct Step {
   std::function<cudaError_t(const RunContext& context)> launch;  // asynchronous; the same launches for equal contexts
 };
 
-// The inputs of a step in one block of memory: arrays of int32 by role, the boundary's values, then the sequences' pages.
+// The inputs of a step in one block of memory: arrays of int32 by role, the boundary's values, then the sequences'
+// pages.
 struct InputLayout {
   std::array<uint64_t, static_cast<size_t>(ir::InputRole::count_)> roles = {};  // bytes
   std::array<int64_t, static_cast<size_t>(ir::InputRole::count_)> sizes = {};   // elements; 0: the graph reads none
@@ -85,9 +87,13 @@ class CudaProgram : public Program {
                          uint64_t arena_bytes);
 
   Result<void> run(const StepInputs& inputs, std::span<const std::span<float>> outputs) override;
+  bool selects_top() const override { return has_top_; }
+  Result<void> run_top(const StepInputs& inputs, std::span<TopLogit> top, std::span<const uint8_t> whole,
+                       std::span<float> rows) override;
   const ir::Graph& graph() const override { return graph_; }
   std::vector<StepReport> steps() const override;
   void set_profiling(bool on) override { profiling_ = on; }
+  RunTimes run_times() const override;
 
  private:
   struct Captured {  // the launches for one number of key chunks
@@ -95,21 +101,38 @@ class CudaProgram : public Program {
     uint64_t epoch = 0;
     int64_t n_runs = 0;
   };
-  Result<void> launch_steps(const RunContext& context) const;
-  Result<void> launch_captured(Captured& captured, const RunContext& context);
-  Result<void> run_profiled(const RunContext& context);
+  struct Timing {
+    std::chrono::steady_clock::time_point begin, queued, finished;
+    bool is_steady = false;
+  };
+  void add_top_step();
+  std::span<const Step> steps_of(bool with_top) const {
+    return std::span(steps_).first(steps_.size() - (has_top_ && !with_top ? 1 : 0));
+  }
+  // Enqueues a step. The outputs will lie where the context says.
+  Result<RunContext> start(const StepInputs& inputs, bool with_top, Timing& timing);
+  Result<void> finish(Timing& timing);
+  void note_end(const Timing& timing);
+  Result<void> fetch(const RunContext& context, const Address& from, uint64_t first, uint64_t host_offset,
+                     uint64_t n_bytes);
+  Result<void> launch_steps(const RunContext& context, bool with_top) const;
+  Result<void> launch_captured(Captured& captured, const RunContext& context, bool with_top);
 
   ir::Graph graph_;
   InputLayout inputs_;
   CudaKv& kv_;
-  std::vector<Step> steps_;
+  std::vector<Step> steps_;  // the last one, where there are logits: their selection, for run_top() only
+  bool has_top_ = false;
+  uint64_t top_offset_ = 0, top_bytes_ = 0;  // of its results, in the host's outputs
   std::vector<OutputCopy> outputs_;
   std::vector<DeviceBuffer> constants_;
   uint64_t arena_bytes_ = 0, output_bytes_ = 0;
-  std::map<int64_t, Captured> captured_;
+  std::map<std::pair<int64_t, bool>, Captured> captured_;  // by chunks of keys, and whether logits are selected
   bool profiling_ = false;
   std::vector<double> seconds_;  // by step, summed over profiled runs
-  uint64_t n_profiled_ = 0;
+  uint64_t n_profiled_ = 0, n_profiled_top_ = 0;
+  double run_seconds_ = 0, host_seconds_ = 0;  // summed over n_steady_ runs
+  uint64_t n_steady_ = 0;
 };
 
 }  // namespace tokamak::cuda
