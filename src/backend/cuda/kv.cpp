@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/attention/attention.h"
 #include "base/check.h"
 #include "base/round_up.h"
 
@@ -12,34 +13,51 @@ namespace tokamak::cuda {
 namespace {
 constexpr uint64_t kAlignment = 256;
 
-Result<void> check_config(const KvConfig& config) {
-  const bool has_cache = std::ranges::any_of(config.layers, [](const KvLayerShape& l) { return l.n_head_kv > 0; });
-  if (has_cache && config.type != DType::f16 && config.type != DType::f32)
-    return Error{
-        .code = ErrorCode::unsupported,
-        .what = fmt::format("the cuda backend keeps keys and values as F16 or F32, not {}", dtype_name(config.type)),
-        .where = "cache type",
-        .hint = "use f16"};
-  for (const KvLayerShape& layer : config.layers)
-    if (layer.n_head_kv > 0 && std::max(layer.head_dim_k, layer.head_dim_v) > kMaxHeadDims)
-      return Error{.code = ErrorCode::unsupported,
-                   .what = fmt::format("the cuda backend has no attention for heads of {} dimensions",
-                                       std::max(layer.head_dim_k, layer.head_dim_v)),
-                   .where = "cache",
-                   .hint = "use --backend cpu"};
+struct TypeRow {
+  DType dtype;
+  KvType type;
+};
+constexpr TypeRow kTypes[] = {
+    {DType::f32, KvType::f32}, {DType::f16, KvType::f16}, {DType::bf16, KvType::bf16}, {DType::q8_0, KvType::q8_0}};
+
+Result<KvType> type_of(DType dtype) {
+  for (const TypeRow& row : kTypes)
+    if (row.dtype == dtype) return row.type;
+  return Error{.code = ErrorCode::unsupported,
+               .what = fmt::format("the cuda backend does not keep keys and values as {}", dtype_name(dtype)),
+               .where = "cache type",
+               .hint = "use f16"};
+}
+
+Result<void> check_layer(const KvLayerShape& layer, KvType type) {
+  if (layer.n_head_kv == 0) return {};
+  const int64_t widest = std::max(layer.head_dim_k, layer.head_dim_v);
+  if (widest > kMaxHeadDims)
+    return Error{.code = ErrorCode::unsupported,
+                 .what = fmt::format("the cuda backend has no attention for heads of {} dimensions", widest),
+                 .where = "cache",
+                 .hint = "use --backend cpu"};
+  if (type == KvType::q8_0 && (layer.head_dim_k % kKvScaleDims != 0 || layer.head_dim_v % kKvScaleDims != 0))
+    return Error{.code = ErrorCode::unsupported,
+                 .what = fmt::format("heads of {} and {} dimensions are no whole Q8_0 blocks", layer.head_dim_k,
+                                     layer.head_dim_v),
+                 .where = "cache type",
+                 .hint = "use f16"};
   return {};
 }
 }  // namespace
 
 Result<std::unique_ptr<CudaKv>> CudaKv::create(const KvConfig& config, Device& device) {
-  TRY(check_config(config));
   auto kv = std::make_unique<CudaKv>(device);
   kv->config_ = config;
-  const uint64_t elem_bytes = config.type == DType::f16 ? 2 : 4;
+  if (std::ranges::any_of(config.layers, [](const KvLayerShape& l) { return l.n_head_kv > 0; }))
+    kv->type_ = TRY(type_of(config.type));
+  for (const KvLayerShape& layer : config.layers) TRY(check_layer(layer, kv->type_));
   uint64_t total = 0;
   for (const KvLayerShape& layer : config.layers)
     for (int64_t dim : {layer.head_dim_k, layer.head_dim_v}) {
-      const auto page = static_cast<uint64_t>(config.page_size * layer.n_head_kv * cache_stride(dim)) * elem_bytes;
+      const KvHeadLayout layout = kv_head_layout(kv->type_, static_cast<int>(dim), static_cast<int>(config.page_size));
+      const auto page = static_cast<uint64_t>(layer.n_head_kv * layout.head_page_bytes);
       kv->planes_.push_back({.page_bytes = page});
       kv->page_bytes_ += page;
       total += round_up(page * static_cast<uint64_t>(config.n_pages), kAlignment);

@@ -1,4 +1,4 @@
-// The paged keys and values (ops/attention.h has their layout), recurrent states and workspace of one session on a
+// The paged keys and values (attention/layout.h has their layout), recurrent states and workspace of one session on a
 // device.
 #pragma once
 
@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/attention/chunks.h"
 #include "backend/cuda/device.h"
-#include "backend/cuda/ops/attention.h"
 #include "backend/cuda/workspace.h"
 
 namespace tokamak::cuda {
@@ -31,7 +31,7 @@ class CudaKv : public KvCache {
   std::byte* values(int32_t layer_idx) const { return planes_[2 * static_cast<size_t>(layer_idx) + 1].data; }
   // f32 [n_state_rows, elems of the layer's state of this role].
   float* states(ir::StateRole role, int32_t layer_idx) const;
-  KvType type() const { return config_.type == DType::f16 ? KvType::f16 : KvType::f32; }
+  KvType type() const { return type_; }
   Workspace& workspace() { return workspace_; }
   Device& device() const { return device_; }
 
@@ -46,6 +46,7 @@ class CudaKv : public KvCache {
 
   Device& device_;
   KvConfig config_;
+  KvType type_ = KvType::f16;
   DeviceBuffer cache_, states_;
   std::vector<Plane> planes_;  // keys, values, keys, ...
   uint64_t page_bytes_ = 0;

@@ -1,6 +1,9 @@
 // ROPE, cache writes and attention, and the fusions around them.
+#include <algorithm>
+#include <optional>
+
+#include "backend/cuda/attention/attention.h"
 #include "backend/cuda/lower.h"
-#include "backend/cuda/ops/attention.h"
 #include "backend/rope_frequencies.h"
 #include "base/check.h"
 #include "base/round_up.h"
@@ -55,66 +58,115 @@ Result<Address> rope_table(Lowering& l, const ir::Node& rope) {
   return table;
 }
 
-// Arguments and addresses of a kernel over heads, from the input on.
+// Arguments and addresses of one job over heads, from the input on.
 struct Heads {
-  HeadArgs args;
+  HeadJob job;
+  int64_t n_tokens = 0;
   Address x, norm_weight, table, y, slots;
 
-  cudaError_t launch(const RunContext& c) const {
-    HeadArgs a = args;
-    a.x = c.at(x);
-    a.norm_weight = c.at(norm_weight);
-    a.table = c.at(table);
-    a.y = c.at(y);
-    a.slots = c.at<int32_t>(slots);
-    return launch_heads(a, c.stream);
+  HeadJob bind(const RunContext& c) const {
+    HeadJob out = job;
+    out.x = c.at(x);
+    out.norm_weight = c.at(norm_weight);
+    out.table = c.at(table);
+    out.y = c.at(y);
+    out.slots = c.at<int32_t>(slots);
+    return out;
   }
+  uint64_t x_bytes() const { return static_cast<uint64_t>(n_tokens * job.x_stride) * sizeof(float); }
+  uint64_t y_bytes() const { return static_cast<uint64_t>(n_tokens * job.n_head * job.head_dim) * sizeof(float); }
 };
 
 // RMS_NORM+MUL in front and the rotation, where `nodes` have them; `input` is [n_tokens, n_head, head_dim].
 Result<Heads> heads_of(Lowering& l, Nodes nodes, ir::ValueId input) {
   const ir::Value& value = l.value(input);
   const Rows x = l.rows(input);
-  Heads heads{.args = {.x_stride = value.shape[1] * x.stride_elems,
-                       .x_head_stride = x.stride_elems,
-                       .n_tokens = value.shape[0],
-                       .n_head = value.shape[1],
-                       .head_dim = value.shape[2]},
+  Heads heads{.job = {.x_stride = value.shape[1] * x.stride_elems,
+                      .x_head_stride = x.stride_elems,
+                      .n_head = value.shape[1],
+                      .head_dim = value.shape[2]},
+              .n_tokens = value.shape[0],
               .x = x.address};
   if (const ir::Node& norm = l.graph.node(nodes[0]); norm.op == ir::Op::rms_norm) {
     const ir::Node& mul = l.graph.node(nodes[1]);
     const auto other = static_cast<size_t>(fuse::other_operand(l.graph, mul, norm.output));
     heads.norm_weight = l.rows(mul.inputs[other]).address;
-    heads.args.eps = static_cast<float>(norm.attrs.number(Attr::eps));
+    heads.job.eps = static_cast<float>(norm.attrs.number(Attr::eps));
   }
   for (ir::NodeId id : nodes) {
     const ir::Node& rope = l.graph.node(id);
     if (rope.op != ir::Op::rope) continue;
     heads.table = TRY(rope_table(l, rope));
-    heads.args.neox = is_neox(rope);
-    heads.args.n_rot = rope.attrs.integer(Attr::n_rot);
+    heads.job.neox = is_neox(rope);
+    heads.job.n_rot = rope.attrs.integer(Attr::n_rot);
   }
   return heads;
 }
 
-// ROPE, RMS_NORM+MUL+ROPE.
-Result<void> lower_rope(Lowering& l, Nodes nodes) {
-  Heads heads = TRY(heads_of(l, nodes, l.graph.node(nodes[0]).inputs[0]));
-  heads.y = l.rows(l.graph.node(nodes.back()).output).address;
-  l.add("rope_f32", [heads](const RunContext& c) { return heads.launch(c); });
-  return {};
+// ROPE, RMS_NORM+MUL+ROPE, and the same or nothing before SET_ROWS.
+Result<Heads> heads_to_destination(Lowering& l, Nodes nodes) {
+  const ir::Node& last = l.graph.node(nodes.back());
+  const bool is_write = last.op == ir::Op::set_rows;
+  Heads heads = TRY(heads_of(l, nodes, l.graph.node(nodes[0]).inputs[is_write && nodes.size() == 1 ? 1 : 0]));
+  if (!is_write) {
+    heads.y = l.rows(last.output).address;
+    return heads;
+  }
+  const ir::Value& cache = l.value(last.inputs[0]);
+  heads.job.cache = cache.state_role == ir::StateRole::kv_k ? l.kv.keys(cache.layer_idx) : l.kv.values(cache.layer_idx);
+  heads.job.layout =
+      kv_head_layout(l.kv.type(), static_cast<int>(heads.job.head_dim), static_cast<int>(l.kv.config().page_size));
+  heads.slots = l.indices(last.inputs[2]);
+  return heads;
 }
 
-// SET_ROWS, ROPE+SET_ROWS, RMS_NORM+MUL+ROPE+SET_ROWS.
-Result<void> lower_set_rows(Lowering& l, Nodes nodes) {
-  const ir::Node& write = l.graph.node(nodes.back());
-  const ir::Value& cache = l.value(write.inputs[0]);
-  Heads heads = TRY(heads_of(l, nodes, nodes.size() == 1 ? write.inputs[1] : l.graph.node(nodes[0]).inputs[0]));
-  heads.args.cache =
-      cache.state_role == ir::StateRole::kv_k ? l.kv.keys(cache.layer_idx) : l.kv.values(cache.layer_idx);
-  heads.args.cache_type = l.kv.type();
-  heads.slots = l.indices(write.inputs[2]);
-  l.add("kv_write", [heads](const RunContext& c) { return heads.launch(c); });
+// The nodes of a group that heads_to_destination takes; none for other groups.
+std::optional<std::vector<ir::NodeId>> heads_nodes(const ir::Graph& graph, const ir::Group& group) {
+  std::vector<ir::NodeId> nodes = fuse::pattern_nodes(graph, group);
+  if (nodes.empty()) return {};
+  if (group.rule != UINT16_MAX) {
+    const auto rule = static_cast<fuse::RuleId>(group.rule);
+    const bool is_heads = rule == fuse::RuleId::rms_norm_mul_rope || rule == fuse::RuleId::rope_set_rows ||
+                          rule == fuse::RuleId::rms_norm_mul_rope_set_rows;
+    if (!is_heads) return {};
+    return nodes;
+  }
+  const ir::Op op = graph.node(nodes[0]).op;
+  if (op != ir::Op::rope && op != ir::Op::set_rows) return {};
+  return nodes;
+}
+
+bool overlap(const Address& a, uint64_t a_bytes, const Address& b, uint64_t b_bytes) {
+  if (a.where != Address::Where::arena || b.where != Address::Where::arena) return false;
+  return a.offset < b.offset + b_bytes && b.offset < a.offset + a_bytes;
+}
+
+// Whether the two can run at the same time.
+bool are_independent(const Heads& a, const Heads& b) {
+  return a.n_tokens == b.n_tokens && !overlap(a.x, a.x_bytes(), b.y, b.y_bytes()) &&
+         !overlap(b.x, b.x_bytes(), a.y, a.y_bytes()) && !overlap(a.y, a.y_bytes(), b.y, b.y_bytes());
+}
+
+// One launch for a group and those right behind it that turn or store heads too: queries, keys and values of a layer.
+Result<void> lower_heads(Lowering& l, Nodes nodes) {
+  std::vector<Heads> all = {TRY(heads_to_destination(l, nodes))};
+  const std::vector<ir::Group>& groups = l.graph.groups;
+  const auto first = static_cast<size_t>(&l.group() - groups.data());
+  for (size_t i = first + 1; i < groups.size() && all.size() < kMaxHeadJobs; ++i) {
+    if (l.is_lowered(groups[i]) || fuse::pattern_nodes(l.graph, groups[i]).empty()) continue;
+    const auto later = heads_nodes(l.graph, groups[i]);
+    if (!later) break;
+    const Heads heads = TRY(heads_to_destination(l, *later));
+    if (!std::ranges::all_of(all, [&](const Heads& other) { return are_independent(other, heads); })) break;
+    l.take_along(groups[i]);
+    all.push_back(heads);
+  }
+  const bool writes = std::ranges::any_of(all, [](const Heads& heads) { return !heads.y; });
+  l.add(writes ? "kv_write" : "rope_f32", [all](const RunContext& c) {
+    HeadsArgs args{.n_jobs = static_cast<int>(all.size()), .n_tokens = all[0].n_tokens};
+    for (size_t i = 0; i < all.size(); ++i) args.jobs[i] = all[i].bind(c);
+    return launch_heads(args, c.stream);
+  });
   return {};
 }
 
@@ -127,19 +179,23 @@ bool supports_head_norm(const ir::Graph& graph, Nodes nodes) {
   return weight.kind == ir::ValueKind::weight && weight.shape.n_elements() == x.shape.row_elems() && x.shape == y.shape;
 }
 
-// With few tokens, every chunk of keys gets a block of its own; more chunks than this are walked by one.
-constexpr int64_t kMaxSplitTokens = 8, kMaxSplitChunks = 1024;
+// In steps of more tokens, or with more partial results than this, one block walks over all keys of a token.
+constexpr int64_t kMaxSplitTokens = 64, kMaxPartialFloats = int64_t{64} << 20;
 
 struct Attention {
   AttentionArgs args;
-  Address q, y, positions, seq_ids, page_begin, n_keys, pages, sinks, partials;
+  Address q, y, positions, seq_ids, page_begin, n_keys, pages, sinks, partials, q8;
+
   int64_t max_chunks = 0;  // that partials have room for
 
-  bool is_split(const RunContext& c) const { return c.n_key_chunks > 1 && c.n_key_chunks <= max_chunks; }
+  bool is_split(const RunContext& c) const {
+    return partials && c.n_key_chunks > 1 && attention_chunks(args, c.n_key_chunks * kKeyChunk) <= max_chunks;
+  }
   AttentionArgs bind(const RunContext& c) const {
     AttentionArgs a = args;
     a.q = c.at(q);
     a.y = c.at(y);
+    a.q8 = c.at<uint8_t>(q8);
     a.positions = c.at<int32_t>(positions);
     a.seq_ids = c.at<int32_t>(seq_ids);
     a.page_begin = c.at<int32_t>(page_begin);
@@ -148,7 +204,7 @@ struct Attention {
     a.sinks = c.at(sinks);
     if (is_split(c)) {
       a.partials = c.at(partials);
-      a.n_chunks = c.n_key_chunks;
+      a.n_chunks = attention_chunks(a, c.n_key_chunks * kKeyChunk);
     }
     return a;
   }
@@ -184,17 +240,33 @@ Attention attention_of(Lowering& l, const ir::Node& node) {
   return out;
 }
 
+// The input of a product that is this result with the heads of a token as one row; none when there is no such product.
+ir::ValueId as_rows_of_product(const Lowering& l, ir::ValueId result) {
+  const Shape& shape = l.value(result).shape;
+  for (const ir::Node& node : l.graph.nodes) {
+    if (node.op != ir::Op::mul_mat || l.graph.storage_of(node.inputs[1]) != result) continue;
+    const ir::ValueId x = node.inputs[1];
+    if (fuse::is_whole(l.graph, x, result) && l.value(x).shape.row_elems() == shape[1] * shape[2]) return x;
+  }
+  return ir::kNone;
+}
+
 Result<void> lower_flash_attn_ext(Lowering& l, Nodes nodes) {
-  Attention attention = attention_of(l, l.graph.node(nodes[0]));
+  const ir::Node& node = l.graph.node(nodes[0]);
+  Attention attention = attention_of(l, node);
   const AttentionArgs& args = attention.args;
   if (args.n_tokens <= kMaxSplitTokens) {
     const int64_t n_slots = l.kv.config().n_pages * l.kv.config().page_size;
-    int64_t chunks = 1;
-    while (chunks < kMaxSplitChunks && chunks * kKeyChunk < n_slots) chunks *= 2;
-    attention.max_chunks = chunks;
-    attention.partials = l.attention_partials(attention_partial_floats(args.n_tokens, args.n_head, args.dv, chunks));
+    const int64_t needed = attention_chunks(args, 2 * (n_slots + kKeyChunk));  // RunContext rounds contexts up
+    attention.max_chunks =
+        std::min(needed, kMaxPartialFloats / attention_partial_floats(args.n_tokens, args.n_head, args.dv, 1));
+    attention.partials =
+        l.attention_partials(attention_partial_floats(args.n_tokens, args.n_head, args.dv, attention.max_chunks));
+    const ir::ValueId rows = as_rows_of_product(l, node.output);
+    if (rows != ir::kNone && has_decode_attention(args)) attention.q8 = l.quantized_by_producer(rows);
   }
-  l.add("attention", [attention](const RunContext& c) { return launch_attention(attention.bind(c), c.stream); });
+  l.add(has_decode_attention(args) ? "attention_decode" : "attention",
+        [attention](const RunContext& c) { return launch_attention(attention.bind(c), c.stream); });
   if (!attention.partials) return {};
   StepReport& merge = l.add("attention_merge", [attention](const RunContext& c) {
     return attention.is_split(c) ? launch_attention_merge(attention.bind(c), c.stream) : cudaSuccess;
@@ -207,8 +279,8 @@ Result<void> lower_flash_attn_ext(Lowering& l, Nodes nodes) {
 
 std::span<const OpLowering> attention_lowerings() {
   static constexpr auto kRows = std::to_array<OpLowering>({
-      {ir::Op::rope, lower_rope},
-      {ir::Op::set_rows, lower_set_rows},
+      {ir::Op::rope, lower_heads},
+      {ir::Op::set_rows, lower_heads},
       {ir::Op::flash_attn_ext, lower_flash_attn_ext},
   });
   return kRows;
@@ -216,9 +288,9 @@ std::span<const OpLowering> attention_lowerings() {
 
 std::span<const RuleLowering> attention_rule_lowerings() {
   static constexpr auto kRows = std::to_array<RuleLowering>({
-      {fuse::RuleId::rms_norm_mul_rope, supports_head_norm, lower_rope},
-      {fuse::RuleId::rms_norm_mul_rope_set_rows, supports_head_norm, lower_set_rows},
-      {fuse::RuleId::rope_set_rows, nullptr, lower_set_rows},
+      {fuse::RuleId::rms_norm_mul_rope, supports_head_norm, lower_heads},
+      {fuse::RuleId::rms_norm_mul_rope_set_rows, supports_head_norm, lower_heads},
+      {fuse::RuleId::rope_set_rows, nullptr, lower_heads},
   });
   return kRows;
 }

@@ -1,0 +1,69 @@
+// What a token of AttentionArgs sees, and how results over chunks of keys are put together. For .cu files only.
+//
+// Scores are kept times log2(e), so that powers of 2 take the place of exponentials.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "backend/cuda/attention/attention.h"
+#include "backend/cuda/matvec/activations.h"
+#include "backend/cuda/ops/launch.h"
+#include "backend/cuda/overlap.h"
+
+namespace tokamak::cuda {
+
+inline constexpr float kLog2e = 1.44269504f;
+
+struct TokenKeys {
+  const int32_t* pages;
+  int begin, end;  // visible keys
+};
+__device__ inline TokenKeys token_keys(const AttentionArgs& a, int64_t token) {
+  const int32_t seq = a.seq_ids[token], position = a.positions[token];
+  TokenKeys out{.pages = a.pages + a.page_begin[seq], .begin = 0, .end = a.causal ? position + 1 : a.n_keys[seq]};
+  const int window = static_cast<int>(a.window), chunk = static_cast<int>(a.chunk);
+  if (window > 0) {
+    out.begin = max(0, position - window + 1);
+    out.end = min(out.end, position + 1);
+  }
+  if (chunk > 0) out.begin = max(out.begin, position / chunk * chunk);
+  return out;
+}
+__device__ inline KeyChunks chunks_of(const AttentionArgs& a, const TokenKeys& keys) {
+  return key_chunks(keys.begin, keys.end, a.n_head_kv);
+}
+
+// Partial results: values [n_tokens][n_head][n_chunks][dv], then {largest score, sum} for each.
+__device__ inline float* partial_values(const AttentionArgs& a, int64_t token, int64_t head, int64_t chunk) {
+  return a.partials + ((token * a.n_head + head) * a.n_chunks + chunk) * a.dv;
+}
+__device__ inline float2* partial_stats(const AttentionArgs& a, int64_t token, int64_t head, int64_t chunk) {
+  auto* stats = reinterpret_cast<float2*>(a.partials + a.n_tokens * a.n_head * a.n_chunks * a.dv);
+  return stats + (token * a.n_head + head) * a.n_chunks + chunk;
+}
+
+// The factor that makes a sum of weighted values the result; largest and sum as in partial_stats.
+__device__ inline float final_factor(const AttentionArgs& a, int64_t head, float largest, float sum) {
+  if (sum == 0) return 0;
+  if (!a.sinks) return 1.0f / sum;
+  const float sink = a.sinks[head] * kLog2e, top = fmaxf(largest, sink), factor = exp2f(largest - top);
+  return factor / fmaf(sum, factor, exp2f(sink - top));
+}
+
+// A warp writes 32 neighbouring elements of a token's result, the d-th of the whole row on; d a multiple of 32.
+__device__ inline void write_group(const AttentionArgs& a, int64_t token, int64_t d, float value, int lane) {
+  const int64_t n = a.n_head * a.dv;
+  a.y[token * n + d + lane] = value;
+  if (!a.q8) return;
+  const uint32_t largest = __reduce_max_sync(~0u, __float_as_uint(value) & 0x7FFFFFFF);
+  const Q8Scale scale = q8_scale(__uint_as_float(largest));
+  const int code = scale.inverse == 0.0f ? 0 : __float2int_rn(value * scale.inverse);
+  const int s0 = __reduce_add_sync(~0u, lane < 16 ? code : 0), s1 = __reduce_add_sync(~0u, lane < 16 ? 0 : code);
+  uint8_t* column = a.q8 + token * q8_column_bytes(n);
+  column[d + lane] = static_cast<uint8_t>(code);
+  if (lane == 0)
+    reinterpret_cast<uint2*>(column + n)[d / 32] =
+        make_uint2(__float_as_uint(scale.d), (s0 & 0xFFFF) | static_cast<uint32_t>(s1) << 16);
+}
+
+}  // namespace tokamak::cuda
