@@ -33,7 +33,8 @@ StepReport own_steps(const std::vector<StepReport>& steps, const std::string& op
   return sum;
 }
 
-Result<MachineLimits> limits_of(const CheckOptions& options) {
+Result<DeviceLimits> limits_of(const CheckOptions& options, Backend& backend) {
+  if (const auto limits = TRY(backend.measure_limits())) return *limits;
   const std::string isa =
       options.backend.isa == "auto" ? std::string(cpu::isa_name(cpu::best_isa())) : options.backend.isa;
   const int64_t n_threads = options.backend.n_threads == 0 ? usable_cpus() : options.backend.n_threads;
@@ -46,7 +47,7 @@ Result<int> check_ops_perf(const Arguments& arguments) {
   const CheckOptions options = TRY(check_options(arguments.values));
   const std::vector<check::Recipe> recipes = TRY(wanted_recipes(check::perf_recipes(), options));
   const std::unique_ptr<Backend> backend = TRY(make_backend(options.backend_name, options.backend));
-  const MachineLimits limits = TRY(limits_of(options));
+  const DeviceLimits limits = TRY(limits_of(options, *backend));
   std::vector<std::vector<std::string>> rows = {{"case", "kernel", "us", "GB/s", "GOPS", "of limit"}};
   Json cases = Json::array();
   ProgressBar progress("check-ops", !arguments.values.flag("--json"));

@@ -34,6 +34,9 @@ struct Phase {
   std::vector<StepReport> steps;
   std::vector<fuse::StatsRow> fusion;       // groups of the program by label
   std::map<std::string, int64_t> declined;  // groups that the fusion table knows and the backend has no kernel for
+  RunTimes whole;
+  std::string device;
+  std::optional<DeviceLimits> limits;  // of a device with its own
 };
 
 // Groups of the fusion table that no step of the program runs as one, by label.
@@ -84,7 +87,7 @@ std::vector<Line> merge(const std::vector<StepReport>& steps, Key key) {
   return lines;
 }
 
-std::vector<std::string> row_of(const Line& line, const MachineLimits& limits, double total_seconds) {
+std::vector<std::string> row_of(const Line& line, const DeviceLimits& limits, double total_seconds) {
   const StepReport& r = line.report;
   const LimitShare share = share_of(r, limits);
   const double seconds = std::max(r.seconds, 1e-12);
@@ -101,7 +104,7 @@ std::vector<std::string> row_of(const Line& line, const MachineLimits& limits, d
           r.note};
 }
 
-void print_phase(const Phase& phase, const MachineLimits& limits, bool every_layer) {
+void print_phase(const Phase& phase, const DeviceLimits& limits, bool every_layer) {
   double total = 0;
   for (const StepReport& step : phase.steps) total += step.seconds;
   print(fmt::format("\n{} of {} token{} at depth {}: {:.2f} ms, {} steps\n", phase.name, phase.n_tokens,
@@ -124,6 +127,10 @@ void print_phase(const Phase& phase, const MachineLimits& limits, bool every_lay
                     fmt::format("{:.1f}", line.report.seconds * 1e6),
                     fmt::format("{:.0f}%", 100 * line.report.seconds / total)});
   print("\nby op\n" + text_table(rows, "><>>>"));
+  if (phase.whole.n_runs > 0)
+    print(fmt::format("\na run as a whole: {:.3f} ms, of which the host works {:.3f} ms ({:.1f}%)\n",
+                      phase.whole.seconds * 1e3, phase.whole.host_seconds * 1e3,
+                      100 * phase.whole.host_seconds / phase.whole.seconds));
   std::string fused;
   for (const fuse::StatsRow& row : phase.fusion)
     if (!row.label.empty())
@@ -135,7 +142,7 @@ void print_phase(const Phase& phase, const MachineLimits& limits, bool every_lay
   if (!declined.empty()) print("run one by one, though the fusion table knows them: " + declined + "\n");
 }
 
-Json phase_json(const Phase& phase, const MachineLimits& limits) {
+Json phase_json(const Phase& phase, const DeviceLimits& limits) {
   Json steps = Json::array();
   for (const StepReport& s : phase.steps) {
     const LimitShare share = share_of(s, limits);
@@ -152,8 +159,11 @@ Json phase_json(const Phase& phase, const MachineLimits& limits) {
   Json fusion = Json::object();
   for (const fuse::StatsRow& row : phase.fusion)
     if (!row.label.empty()) fusion[row.label] = row.count / row.n_graphs;
-  return {{"name", phase.name},          {"n_tokens", phase.n_tokens},  {"depth", phase.depth},
-          {"fusion", std::move(fusion)}, {"not_fused", phase.declined}, {"steps", std::move(steps)}};
+  Json json = {{"name", phase.name},          {"n_tokens", phase.n_tokens},  {"depth", phase.depth},
+               {"fusion", std::move(fusion)}, {"not_fused", phase.declined}, {"steps", std::move(steps)}};
+  if (phase.whole.n_runs > 0)
+    json["whole_run"] = {{"seconds", phase.whole.seconds}, {"host_seconds", phase.whole.host_seconds}};
+  return json;
 }
 
 // A session of its own, so that its cache has just the depth that attention's costs are counted for.
@@ -167,14 +177,28 @@ Result<Phase> profile(const Arguments& arguments, const std::shared_ptr<const Mo
   const int32_t seq_id = session->add_sequence();
   const std::vector<int32_t> tokens(static_cast<size_t>(std::max(depth, n_tokens)), 1);
   if (depth > 0) TRY(session->prefill(seq_id, std::span(tokens).first(static_cast<size_t>(depth))));
-  const SequenceTokens step{seq_id, std::span(tokens).first(static_cast<size_t>(n_tokens)), Logits::last};
+  const SequenceTokens step{seq_id, std::span(tokens).first(static_cast<size_t>(n_tokens)), Logits::last, true};
   for (int64_t i = 0; i <= values.integer("--repetitions"); ++i) {
     TRY(session->program(n_tokens, 1))->set_profiling(i > 0);  // the first run touches memory for the first time
     CHECK(session->truncate(seq_id, depth) == depth, depth);   // the prefill left a state there
-    TRY(session->forward({&step, 1}));
+    TRY(session->step({&step, 1}));
   }
-  const Program& program = *TRY(session->program(n_tokens, 1));
-  Phase phase{name, n_tokens, depth, program.steps(), {}, declined_groups(program)};
+  Program& program = *TRY(session->program(n_tokens, 1));
+  program.set_profiling(false);
+  for (int64_t i = 0; i < 3 + values.integer("--repetitions"); ++i) {
+    CHECK(session->truncate(seq_id, depth) == depth, depth);
+    TRY(session->step({&step, 1}));
+  }
+  Backend& backend = session->backend();
+  Phase phase{name,
+              n_tokens,
+              depth,
+              program.steps(),
+              {},
+              declined_groups(program),
+              program.run_times(),
+              backend.description(),
+              TRY(backend.measure_limits())};
   for (fuse::StatsRow& row : session->backend().fusion_stats().rows())
     if (row.graph == program.graph().name) phase.fusion.push_back(std::move(row));
   return phase;
@@ -191,7 +215,8 @@ Result<int> explain_command(const Arguments& arguments) {
       values.text("--isa") == "auto" ? std::string(cpu::isa_name(cpu::best_isa())) : values.text("--isa");
   const std::vector<Phase> phases = {TRY(profile(arguments, model, "decode", 1)),
                                      TRY(profile(arguments, model, "prefill", values.integer("--batch")))};
-  const MachineLimits limits = TRY(measure_limits(isa, static_cast<int>(n_threads)));
+  const std::optional<DeviceLimits>& device = phases[0].limits;
+  const DeviceLimits limits = device ? *device : TRY(measure_limits(isa, static_cast<int>(n_threads)));
   if (values.flag("--json")) {
     Json json = {{"model", model->name()},
                  {"isa", isa},
@@ -204,10 +229,11 @@ Result<int> explain_command(const Arguments& arguments) {
     print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     return 0;
   }
-  print(
-      fmt::format("{}, {}, {} threads\nlimits of this machine: reads {:.1f} GB/s, int8 {:.0f} GOPS, f32 {:.0f} GOPS\n",
-                  model->name(), isa, n_threads, limits.read_bytes_per_second * 1e-9, limits.int8_ops_per_second * 1e-9,
-                  limits.f32_ops_per_second * 1e-9));
+  const std::string where = device ? phases[0].device : fmt::format("{}, {} threads", isa, n_threads);
+  print(fmt::format("{}, {}\nlimits of {}: reads {:.1f} GB/s, int8 {:.0f} GOPS, f32 {:.0f} GOPS", model->name(), where,
+                    device ? "the device" : "this machine", limits.read_bytes_per_second * 1e-9,
+                    limits.int8_ops_per_second * 1e-9, limits.f32_ops_per_second * 1e-9));
+  print(device ? fmt::format(", {:.1f} us a step\n", limits.step_seconds * 1e6) : "\n");
   for (const Phase& phase : phases) print_phase(phase, limits, values.flag("--verbose"));
   print(
       "\n'of limit' is the larger of the shares of memory and compute speed. Steps are timed one by one, so their sum\n"

@@ -14,13 +14,13 @@ struct LimitShare {
 };
 
 // Matmuls of quantized types multiply integer codes and are held against the int8 limit, all others against f32.
-inline LimitShare share_of(const StepReport& report, const MachineLimits& limits) {
+inline LimitShare share_of(const StepReport& report, const DeviceLimits& limits) {
   if (report.seconds <= 0) return {};
   const std::string_view kernel = report.kernel;
   const bool is_integer =
       kernel.starts_with("gemm_") && !kernel.starts_with("gemm_f") && !kernel.starts_with("gemm_bf");
   const double peak = is_integer ? limits.int8_ops_per_second : limits.f32_ops_per_second;
-  const double memory = report.bytes / report.seconds / limits.read_bytes_per_second;
+  const double memory = (limits.step_seconds + report.bytes / limits.read_bytes_per_second) / report.seconds;
   const double compute = report.operations / report.seconds / peak;
   if (compute > memory) return {compute, is_integer ? "int8" : "f32"};
   return {memory, "memory"};

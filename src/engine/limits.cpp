@@ -155,7 +155,7 @@ double best_rate(ThreadPool& pool, Fn fn) {
 }
 }  // namespace
 
-Result<MachineLimits> measure_limits(std::string_view isa, int n_threads) {
+Result<DeviceLimits> measure_limits(std::string_view isa, int n_threads) {
   const std::unique_ptr<ThreadPool> pool = TRY(ThreadPool::create(n_threads));
   Buffer buffer = TRY(Buffer::allocate(kReadBytes));
   const auto n_words = static_cast<int64_t>(buffer.size() / sizeof(uint64_t));
@@ -165,7 +165,7 @@ Result<MachineLimits> measure_limits(std::string_view isa, int n_threads) {
                 static_cast<size_t>(range.end - range.begin) * sizeof(uint64_t));
   });
   std::vector<uint64_t> sinks(static_cast<size_t>(n_threads) * 16);
-  MachineLimits limits{.n_threads = n_threads};
+  DeviceLimits limits;
   constexpr auto kSliceWords = static_cast<int64_t>(kSliceBytes / sizeof(uint64_t));
   limits.read_bytes_per_second = best_rate(*pool, [&](int run, int thread_idx, int n) {
     const WorkRange range = split_range(kSliceWords, thread_idx, n, 8);
