@@ -49,6 +49,7 @@ struct Case {
   KvType type;
   int64_t n_tokens, n_past, dk, dv, n_head, n_head_kv;
   int64_t window = 0;
+  bool wide = true;
 };
 
 void run(const Case& c, int n_replays) {
@@ -82,10 +83,10 @@ void run(const Case& c, int n_replays) {
   a.page_begin = upload({0});
   a.n_keys = upload({static_cast<int32_t>(n_keys)});
   a.pages = upload(pages);
-  a.scale = 0.088f, a.window = c.window;
+  a.scale = 0.088f, a.window = c.window, a.wide = c.wide;
   int32_t* tiles = upload(std::vector<int32_t>(static_cast<size_t>(prefill_tile_ints(c.n_tokens))));
   a.tiles = tiles;
-  const int64_t tile_tokens = prefill_tile_tokens(c.type, c.dk, c.dv, c.n_head, c.n_head_kv);
+  const int64_t tile_tokens = prefill_tile_tokens(c.type, c.dk, c.dv, c.n_head, c.n_head_kv, c.wide);
   check(launch_prefill_tiles(a.seq_ids, c.n_tokens, tile_tokens, tiles, nullptr), "tiles");
 
   cudaEvent_t begin, end;
@@ -112,8 +113,9 @@ void run(const Case& c, int n_replays) {
     pairs += static_cast<double>(c.window > 0 ? std::min(seen, c.window) : seen);
   }
   const double flop = 2 * pairs * static_cast<double>(c.n_head * (c.dk + c.dv)), us = times[times.size() / 2];
-  std::printf("%-28s %6lld at %6lld  %9.1f us (%.1f..%.1f)  %6.1f TFLOP/s\n", c.name, static_cast<long long>(c.n_tokens),
-              static_cast<long long>(c.n_past), us, times.front(), times.back(), flop / us * 1e-6);
+  std::printf("%-28s %6lld at %6lld  %9.1f us (%.1f..%.1f)  %6.1f TFLOP/s\n", c.name,
+              static_cast<long long>(c.n_tokens), static_cast<long long>(c.n_past), us, times.front(), times.back(),
+              flop / us * 1e-6);
   for (void* p : keys) cudaFree(p);
   for (void* p : values) cudaFree(p);
   for (const void* p : {static_cast<const void*>(a.q), static_cast<const void*>(a.y)}) cudaFree(const_cast<void*>(p));
@@ -122,6 +124,7 @@ void run(const Case& c, int n_replays) {
 const Case kCases[] = {
     {"f16 32/8 heads of 128", KvType::f16, 512, 0, 128, 128, 32, 8},
     {"f16 32/8 heads of 128", KvType::f16, 2048, 0, 128, 128, 32, 8},
+    {"the same, warps", KvType::f16, 2048, 0, 128, 128, 32, 8, 0, false},
     {"f16 32/8 heads of 128", KvType::f16, 8192, 0, 128, 128, 32, 8},
     {"f16 32/8 heads of 128", KvType::f16, 2048, 30000, 128, 128, 32, 8},
     {"f16 32/8 heads of 128", KvType::f16, 64, 30000, 128, 128, 32, 8},

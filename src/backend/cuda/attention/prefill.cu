@@ -54,16 +54,27 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) tiles[0] = n_tiles, tiles[1 + n_tiles] = n_tokens;
 }
 
-const prefill::Kernel* find(KvType type, int64_t dk, int64_t dv) {
+const prefill::Kernel* find(std::span<const prefill::Kernel> kernels, int64_t dk, int64_t dv) {
+  const auto found = std::ranges::find_if(kernels, [=](const prefill::Kernel& k) { return k.dk == dk && k.dv == dv; });
+  return found == kernels.end() ? nullptr : &*found;
+}
+
+bool multiplies_by_warpgroups() {
+  int device = 0, major = 0;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess && major == 9;
+}
+
+const prefill::Kernel* find(KvType type, int64_t dk, int64_t dv, bool wide) {
   if (type == KvType::f32) return nullptr;
-  for (const prefill::Kernel& kernel : type == KvType::f16 ? prefill::f16_kernels() : prefill::decoding_kernels())
-    if (kernel.dk == dk && kernel.dv == dv) return &kernel;
-  return nullptr;
+  if (type != KvType::f16) return find(prefill::decoding_kernels(), dk, dv);
+  const prefill::Kernel* kernel = wide && multiplies_by_warpgroups() ? find(prefill::wide_kernels(), dk, dv) : nullptr;
+  return kernel ? kernel : find(prefill::f16_kernels(), dk, dv);
 }
 }  // namespace
 
-int64_t prefill_tile_tokens(KvType type, int64_t dk, int64_t dv, int64_t n_head, int64_t n_head_kv) {
-  const prefill::Kernel* kernel = find(type, dk, dv);
+int64_t prefill_tile_tokens(KvType type, int64_t dk, int64_t dv, int64_t n_head, int64_t n_head_kv, bool wide) {
+  const prefill::Kernel* kernel = find(type, dk, dv, wide);
   return kernel ? kernel->tile_rows / (n_head / n_head_kv) : 0;
 }
 
@@ -75,7 +86,7 @@ cudaError_t launch_prefill_tiles(const int32_t* seq_ids, int64_t n_tokens, int64
 }
 
 cudaError_t launch_prefill_attention(const PrefillAttentionArgs& args, cudaStream_t stream) {
-  const prefill::Kernel* kernel = find(args.type, args.dk, args.dv);
+  const prefill::Kernel* kernel = find(args.type, args.dk, args.dv, args.wide);
   return kernel ? kernel->launch(args, stream) : cudaErrorInvalidValue;
 }
 

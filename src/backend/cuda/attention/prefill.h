@@ -1,9 +1,9 @@
 // Attention of steps with many tokens: tiles of queries on tensor cores.
 //
 // A tile is some tokens of one sequence with all query heads of one key head, so keys and values are fetched once for
-// the group. It walks over blocks of 64 keys at absolute positions in ascending order. Rows of a tile do not meet, and a
-// block of which a row sees nothing leaves the row's bits alone: a token's result does not depend on the other tokens,
-// on how a prompt is cut into steps, on the pages or on the grid.
+// the group. It walks over blocks of 64 keys at absolute positions in ascending order. Rows of a tile do not meet, and
+// a block of which a row sees nothing leaves the row's bits alone: a token's result does not depend on the other
+// tokens, on how a prompt is cut into steps, on the pages or on the grid.
 //
 // Arithmetic: queries (times scale), keys, values and probabilities are f16, values beyond f16 are clamped to its
 // range; products are summed in f32. Keys of the step's later tokens are multiplied by zero, so an infinite one is
@@ -38,10 +38,11 @@ struct PrefillAttentionArgs {
   float scale = 1, softcap = 0;    // scale > 0
   int64_t window = 0, chunk = 0;
   bool causal = true;
+  bool wide = true;  // with products of warpgroups where there are any; another order of sums
 };
 
 // Tokens per tile; 0: there is no kernel for this type, these head sizes or so many query heads per key head.
-int64_t prefill_tile_tokens(KvType type, int64_t dk, int64_t dv, int64_t n_head, int64_t n_head_kv);
+int64_t prefill_tile_tokens(KvType type, int64_t dk, int64_t dv, int64_t n_head, int64_t n_head_kv, bool wide = true);
 
 // Cuts a step into tiles of at most tile_tokens neighbouring tokens of the same sequence. The same for all layers of a
 // step that have the same prefill_tile_tokens().

@@ -3,21 +3,19 @@
 #pragma once
 
 #include <algorithm>
-#include <climits>
 
 #include "backend/cuda/attention/prefill.h"
 #include "backend/cuda/attention/prefill_blocks.cuh"
 #include "backend/cuda/attention/prefill_kernels.h"
+#include "backend/cuda/attention/prefill_rows.cuh"
 
 namespace tokamak::cuda::prefill {
-
-inline constexpr float kLog2e = 1.44269504088896340736f;
 
 // Row blocks of 16 per warp, as many as registers hold sums for.
 template <int kDv>
 inline constexpr int kRowBlocks = kDv <= 128 ? 2 : 1;
 template <int kDv>
-inline constexpr int kTileRows = 16 * kRowBlocks<kDv> * kWarps;
+inline constexpr int kTileRows = 16 * kWarps* kRowBlocks<kDv>;
 
 inline constexpr int kMultiprocessorBytes = 228 * 1024, kReservedBytes = 1024;  // of shared memory; per block
 constexpr int aligned(int n) { return (n + 127) / 128 * 128; }
@@ -25,88 +23,26 @@ constexpr int aligned(int n) { return (n + 127) / 128 * 128; }
 // Buffers of keys, and of values: two where two blocks then still fit a multiprocessor.
 constexpr int queries_bytes(int dk, int n_rows) { return aligned(n_rows * dk * 2); }
 template <int kDk, int kDv, bool kIsF16>
-inline constexpr int kStages =
-    kIsF16 && 2 * (queries_bytes(kDk, kTileRows<kDv>) + 4 * kBlockKeys * (kDk + kDv) + 2 * kReservedBytes) <=
-                  kMultiprocessorBytes - 2 * kReservedBytes
-        ? 2
-        : 1;
+inline constexpr int kStages = kIsF16 && 2 * (queries_bytes(kDk, kTileRows<kDv>) + 4 * kBlockKeys * (kDk + kDv) +
+                                              2 * kReservedBytes) <=
+                                             kMultiprocessorBytes - 2 * kReservedBytes
+                                   ? 2
+                                   : 1;
 
 struct Params {
   PrefillAttentionArgs a;
   KvHeadLayout keys, values;
-  int group, tile_tokens;
-  int stage_bytes[2];                                      // keys, values
-  int buffers_at[2], decoded_at[2], rows_at, barriers_at;  // in shared memory; queries are at 0
+  int group;
+  int stage_bytes[2];                             // keys, values
+  int buffers_at[2], decoded_at[2], barriers_at;  // in shared memory; queries are at 0
 };
 
-// Keys that a row sees. Rows beyond the tile's tokens begin at kNoRow.
-struct Range {
-  int begin, end;
-};
-inline constexpr int kNoRow = INT_MAX;
-__device__ inline Range hull_of_warp(const Range& r) {
-  return {__reduce_min_sync(~0u, r.begin), __reduce_max_sync(~0u, r.end)};
-}
-__device__ inline Range visible(const PrefillAttentionArgs& a, int token) {
-  const int position = a.positions[token];
-  Range r{0, a.causal ? position + 1 : a.n_keys[a.seq_ids[token]]};
-  if (a.window > 0) {
-    r.begin = max(0, position + 1 - static_cast<int>(a.window));
-    r.end = min(r.end, position + 1);
-  }
-  if (a.chunk > 0) r.begin = max(r.begin, position / static_cast<int>(a.chunk) * static_cast<int>(a.chunk));
-  return r;
-}
-
-// What a row's scores mean: exponents of two are score * factor, or that of tanh where scores are capped.
-struct Scores {
-  float q_factor;  // into the f16 queries
-  float cap;       // 0, or softcap * log2(e); q_factor then makes scores 2 log2(e) * scale * score / softcap
-
-  __device__ explicit Scores(const PrefillAttentionArgs& a)
-      : q_factor(a.softcap > 0 ? 2 * kLog2e * a.scale / a.softcap : kLog2e * a.scale), cap(a.softcap * kLog2e) {}
-  // softcap * log2(e) * tanh(x), from x = score * 2 log2(e).
-  __device__ float capped(float x) const {
-    return fmaf(-2 * cap, reciprocal(exp2_fast(x) + 1), cap);
-  }
-};
-
-// One tile's rows in a thread: blocks of 16 rows, of which the thread has rows lane / 4 and that + 8.
+// A warp's rows.
 template <int kDk, int kDv>
-struct Warp {
+struct Warp : Rows<kDv, kRowBlocks<kDv>, kBlockKeys> {
+  using Base = Rows<kDv, kRowBlocks<kDv>, kBlockKeys>;
+  using Base::kN, Base::scores, Base::sums;
   static constexpr int kR = kRowBlocks<kDv>;
-  static constexpr int kN = kBlockKeys / 8;  // 8 keys each
-
-  float sums[kR][kDv / 8][4];
-  float scores[kR][kN][4];
-  float largest[kR][2], total[kR][2];  // of exponents; total: of this thread's keys
-  Range range[kR][2];
-  Range any, all;  // keys that some row of the warp sees, and that all rows see
-
-  __device__ void begin(const Range* rows) {
-    const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * 16 * kR;
-    any = {kNoRow, 0}, all = {0, INT_MAX};
-#pragma unroll
-    for (int r = 0; r < kR; ++r)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const Range row = range[r][half] = rows[first + 16 * r + lane / 4 + 8 * half];
-        any = {min(any.begin, row.begin), max(any.end, row.end)};
-        if (row.begin != kNoRow) all = {max(all.begin, row.begin), min(all.end, row.end)};
-        largest[r][half] = -INFINITY;
-        total[r][half] = 0;
-      }
-    any = hull_of_warp(any);
-    all = {__reduce_max_sync(~0u, all.begin), __reduce_min_sync(~0u, all.end)};
-#pragma unroll
-    for (int r = 0; r < kR; ++r)
-#pragma unroll
-      for (int n = 0; n < kDv / 8; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums[r][n][i] = 0;
-  }
-
-  __device__ bool sees(int key) const { return key < any.end && key + kBlockKeys > any.begin; }
 
   // Queries of the warp at q, keys at k.
   __device__ void multiply_keys(uint32_t q, uint32_t k) {
@@ -140,68 +76,6 @@ struct Warp {
     }
   }
 
-  // scores become exponents of two: capped, -infinity where hidden.
-  __device__ void cap(const Scores& s) {
-#pragma unroll
-    for (int r = 0; r < kR; ++r)
-#pragma unroll
-      for (int n = 0; n < kN; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) scores[r][n][i] = s.capped(scores[r][n][i]);
-  }
-  __device__ void hide(int first_key) {
-    const int key = first_key + threadIdx.x % 4 * 2;
-#pragma unroll
-    for (int r = 0; r < kR; ++r)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int begin = range[r][half].begin - key;
-        const auto n_visible = static_cast<uint32_t>(max(0, range[r][half].end - range[r][half].begin));
-#pragma unroll
-        for (int n = 0; n < kN; ++n)
-#pragma unroll
-          for (int i = 0; i < 2; ++i)
-            if (static_cast<uint32_t>(8 * n + i - begin) >= n_visible) scores[r][n][2 * half + i] = -INFINITY;
-      }
-  }
-
-  // Exponents become probabilities relative to the largest so far; what was summed before is brought in line.
-  __device__ void soften() {
-    bool changed = false;
-    float factor[kR][2];
-#pragma unroll
-    for (int r = 0; r < kR; ++r)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float most = largest[r][half];
-#pragma unroll
-        for (int n = 0; n < kN; ++n) most = fmaxf(most, fmaxf(scores[r][n][2 * half], scores[r][n][2 * half + 1]));
-        most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
-        most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
-        const float base = most == -INFINITY ? 0 : most;  // nothing seen yet
-        factor[r][half] = exp2_fast(largest[r][half] - base);
-        changed |= most != largest[r][half];
-        largest[r][half] = most;
-        float sum = 0;
-#pragma unroll
-        for (int n = 0; n < kN; ++n)
-#pragma unroll
-          for (int i = 2 * half; i < 2 * half + 2; ++i) {
-            scores[r][n][i] = exp2_fast(scores[r][n][i] - base);
-            sum += scores[r][n][i];
-          }
-        // The sum of a row that sees nothing keeps its bits: 1 times itself, plus zero.
-        total[r][half] = fmaf(total[r][half], factor[r][half], sum);
-      }
-    if (!__any_sync(~0u, changed)) return;
-#pragma unroll
-    for (int r = 0; r < kR; ++r)
-#pragma unroll
-      for (int n = 0; n < kDv / 8; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums[r][n][i] *= factor[r][i / 2];
-  }
-
   __device__ void add_values(uint32_t v) {
     constexpr KvHeadLayout kV = f16_block(kDv);
     const int lane = threadIdx.x % 32, sub = lane % 8;
@@ -229,53 +103,7 @@ struct Warp {
       }
     }
   }
-
-  // Divides by the totals and writes rows [first, ..) of a tile of n_tokens tokens.
-  __device__ void store(const Params& p, int token, int n_tokens, int head_kv) {
-    const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * 16 * kR;
-#pragma unroll
-    for (int r = 0; r < kR; ++r)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float sum = total[r][half];
-        sum += __shfl_xor_sync(~0u, sum, 1);
-        sum += __shfl_xor_sync(~0u, sum, 2);
-        const int row = first + 16 * r + lane / 4 + 8 * half, at = row / p.group;
-        if (at >= n_tokens) continue;
-        const int head = head_kv * p.group + row % p.group;
-        if (p.a.sinks && sum > 0) sum += exp2_fast(p.a.sinks[head] * kLog2e - largest[r][half]);
-        const float factor = sum > 0 ? 1.0f / sum : 0.0f;
-        float* y = p.a.y + ((token + at) * p.a.n_head + head) * kDv + lane % 4 * 2;
-#pragma unroll
-        for (int n = 0; n < kDv / 8; ++n)
-          *reinterpret_cast<float2*>(y + 8 * n) = {sums[r][n][2 * half] * factor, sums[r][n][2 * half + 1] * factor};
-      }
-  }
 };
-
-// One item of work: a tile of tokens and a key head.
-struct Item {
-  int token, n_tokens, head_kv;
-};
-__device__ inline Item item_of(const Params& p, int index) {
-  const int n_tiles = p.a.tiles[0], heads = static_cast<int>(p.a.n_head_kv), tile = n_tiles - 1 - index / heads;
-  const int token = p.a.tiles[1 + tile];
-  return {token, p.a.tiles[2 + tile] - token, index % heads};
-}
-
-// Ranges of the tile's rows; those beyond its tokens see nothing.
-__device__ inline void store_ranges(const Params& p, const Item& item, Range* rows, int n_rows) {
-  const int row = threadIdx.x, at = row / p.group;
-  if (row >= n_rows) return;
-  rows[row] = at < item.n_tokens ? visible(p.a, item.token + at) : Range{kNoRow, 0};
-}
-// The hull of all ranges, in every thread.
-__device__ inline Range hull(const Range* rows, int n_rows) {
-  Range out{kNoRow, 0};
-  for (int row = threadIdx.x % 32; row < n_rows; row += 32)
-    out = {min(out.begin, rows[row].begin), max(out.end, rows[row].end)};
-  return hull_of_warp(out);
-}
 
 template <int kDk>
 __device__ void load_queries(const Params& p, const Item& item, uint32_t to, int n_rows, float factor) {
@@ -316,10 +144,8 @@ __device__ inline PagedRows rows_of(const Params& p, const KvHeadLayout& layout,
 }
 __device__ inline KeyBlocks blocks_of(const Range& seen) {
   const int first = seen.begin / kBlockKeys, end = (seen.end + kBlockKeys - 1) / kBlockKeys;
-  return {.begin = seen.begin,
-          .end = seen.end,
-          .first_block = first,
-          .n_blocks = seen.begin < seen.end ? end - first : 0};
+  return {
+      .begin = seen.begin, .end = seen.end, .first_block = first, .n_blocks = seen.begin < seen.end ? end - first : 0};
 }
 
 template <int kDk, int kDv, bool kIsF16, int kStages>
@@ -338,9 +164,9 @@ __device__ void walk(const Scores& s, uint32_t queries, Warp<kDk, kDv>& warp, co
     if (fetches && late && block > 0) values.refill(block - 1);
     __syncwarp();
     if (sees) {
-      if (s.cap > 0) warp.cap(s);
-      if (key < warp.all.begin || key + kBlockKeys > warp.all.end) warp.hide(key);
+      warp.finish_scores(s, key);
       warp.soften();
+      warp.rescale();
     }
     if (fetches) keys.refill(block);
     const uint32_t v = values.template wait<true>(block);
@@ -354,7 +180,7 @@ __global__ void __launch_bounds__(kThreads, kDk <= 64 ? 3 : 2) prefill_kernel(co
   extern __shared__ __align__(128) uint8_t memory[];
   constexpr int kRows = kTileRows<kDv>;
   const uint32_t shared = shared_address(memory);
-  Range* rows = reinterpret_cast<Range*>(memory + p.rows_at);
+  const int first_row = threadIdx.x / 32 * 16 * kRowBlocks<kDv>;
   __shared__ PagedRows sources[2];
   constexpr int kN = kStages<kDk, kDv, kIsF16>;
   auto keys = plane_of<kDk, kIsF16, kN>(p, shared, sources, 0);
@@ -370,11 +196,9 @@ __global__ void __launch_bounds__(kThreads, kDk <= 64 ? 3 : 2) prefill_kernel(co
     // To and fro, so that who had the longest item of a round has the shortest of the next.
     const int index = first + static_cast<int>(round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
     if (index >= n_items) continue;
-    const Item item = item_of(p, index);
-    __syncthreads();  // the item before is through with rows and queries
-    store_ranges(p, item, rows, kRows);
-    __syncthreads();
-    keys.walk = values.walk = blocks_of(hull(rows, kRows));
+    const Item item = item_of(p.a, index);
+    __syncthreads();  // the item before is through with the queries
+    keys.walk = values.walk = blocks_of(hull(p.a, item));
     if (threadIdx.x == 0) {
       sources[0] = rows_of(p, p.keys, p.a.keys, item);
       sources[1] = rows_of(p, p.values, p.a.values, item);
@@ -383,12 +207,12 @@ __global__ void __launch_bounds__(kThreads, kDk <= 64 ? 3 : 2) prefill_kernel(co
     }
     load_queries<kDk>(p, item, shared, kRows, s.q_factor);
     Warp<kDk, kDv> warp;
-    warp.begin(rows);
+    warp.begin(first_row, [&](int row) { return range_of(p.a, item, row); });
     __syncthreads();
     walk(s, shared, warp, keys, values);
     keys.count += keys.walk.n_blocks;
     values.count += values.walk.n_blocks;
-    warp.store(p, item.token, item.n_tokens, item.head_kv);
+    warp.store(p.a, item, first_row);
   }
 }
 
@@ -406,8 +230,6 @@ inline int place(Params& p, int n_rows, bool is_f16, int n_stages) {
     p.decoded_at[plane] = at;
     if (!is_f16) at += aligned(kBlockKeys * l.head_dim * 2);
   }
-  p.rows_at = at;
-  at += aligned(n_rows * static_cast<int>(sizeof(Range)));
   p.barriers_at = at;
   return at + 64;
 }
@@ -418,7 +240,6 @@ inline Params params_of(const PrefillAttentionArgs& a, int n_rows) {
   p.keys = kv_head_layout(a.type, static_cast<int>(a.dk), static_cast<int>(a.page_size));
   p.values = kv_head_layout(a.type, static_cast<int>(a.dv), static_cast<int>(a.page_size));
   p.group = static_cast<int>(a.n_head / a.n_head_kv);
-  p.tile_tokens = n_rows / p.group;
   return p;
 }
 
@@ -432,8 +253,7 @@ cudaError_t launch(const PrefillAttentionArgs& a, cudaStream_t stream) {
   cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes);
   if (error == cudaSuccess) error = cudaGetDevice(&device);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device);
-  if (error == cudaSuccess)
-    error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, kThreads, n_bytes);
+  if (error == cudaSuccess) error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, kThreads, n_bytes);
   if (error != cudaSuccess) return error;
   const int64_t most = a.n_tokens * a.n_head_kv, resident = int64_t{n_sms} * per_sm;
   kernel<<<static_cast<unsigned>(std::min(most, resident)), kThreads, n_bytes, stream>>>(p);

@@ -14,5 +14,6 @@ struct Kernel {
 };
 std::span<const Kernel> f16_kernels();
 std::span<const Kernel> decoding_kernels();  // bf16, q8_0, f8
+std::span<const Kernel> wide_kernels();      // f16, products of warpgroups: compute capability 9.0
 
 }  // namespace tokamak::cuda::prefill

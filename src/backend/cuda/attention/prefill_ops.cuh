@@ -1,5 +1,5 @@
-// The instructions that prefill attention is made of: matrix products of a warp, bulk copies, barriers in shared memory.
-// Shared memory is addressed by 32-bit numbers.
+// The instructions that prefill attention is made of: matrix products of a warp, bulk copies, barriers in shared
+// memory. Shared memory is addressed by 32-bit numbers.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -71,11 +71,10 @@ __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t n_byte
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
   for (uint32_t n_polls = 0;; ++n_polls) {
     uint32_t done;
-    asm volatile(
-        "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-        : "=r"(done)
-        : "r"(barrier), "r"(parity)
-        : "memory");
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(done)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
     if (done) return;
     if (n_polls > 1u << 24) __trap();  // a copy that never came: an error beats a hang
   }
@@ -91,8 +90,7 @@ __device__ __forceinline__ void copy_bulk(uint32_t to, const void* from, uint32_
 __device__ __forceinline__ void fence_bulk() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ __forceinline__ void store_vector(uint32_t at, uint4 v) {
-  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
-               : "memory");
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
 __device__ __forceinline__ uint4 load_vector(uint32_t at) {
   uint4 v;
