@@ -80,6 +80,12 @@ class Lowering {
     Address table;
   };
   std::vector<RopeUse> rope_tables;
+  // Lists of tiles for attention over many tokens made so far.
+  struct TileUse {
+    int64_t tile_tokens;
+    Address tiles;
+  };
+  std::vector<TileUse> prefill_tiles;
   // x quantized for matvec/: columns of q8. Adds the step that does it unless that is still at hand.
   Address quantized(ir::ValueId x);
   // Where a kernel that makes x may leave it quantized too; none when no product wants it.

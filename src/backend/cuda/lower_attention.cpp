@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "backend/cuda/attention/attention.h"
+#include "backend/cuda/attention/prefill.h"
 #include "backend/cuda/lower.h"
 #include "backend/rope_frequencies.h"
 #include "base/check.h"
@@ -251,10 +252,72 @@ ir::ValueId as_rows_of_product(const Lowering& l, ir::ValueId result) {
   return ir::kNone;
 }
 
+// Steps of more than kMaxSplitTokens are worked on in tiles, where there is a kernel for that; 0: there is none. It
+// sums in another order than the kernels of few tokens.
+int64_t tile_tokens_of(const Lowering& l, const Attention& attention) {
+  const AttentionArgs& a = attention.args;
+  const bool is_aligned = attention.q.offset % 16 == 0 && a.q_stride % 4 == 0 && a.q_head_stride % 4 == 0;
+  if (l.batch_invariant || a.n_tokens <= kMaxSplitTokens || !is_aligned || !(a.scale > 0)) return 0;
+  return prefill_tile_tokens(a.type, a.dk, a.dv, a.n_head, a.n_head_kv);
+}
+
+// How the step is cut into tiles: one list for all layers with as many tokens per tile.
+Address prefill_tiles(Lowering& l, const Attention& attention, int64_t tile_tokens) {
+  for (const Lowering::TileUse& use : l.prefill_tiles)
+    if (use.tile_tokens == tile_tokens) return use.tiles;
+  const int64_t n_tokens = attention.args.n_tokens;
+  const Address tiles = l.region(static_cast<uint64_t>(prefill_tile_ints(n_tokens)) * sizeof(int32_t));
+  StepReport& report = l.add("attention_tiles", [=, seq_ids = attention.seq_ids](const RunContext& c) {
+    return launch_prefill_tiles(c.at<int32_t>(seq_ids), n_tokens, tile_tokens, c.at<int32_t>(tiles), c.stream);
+  });
+  report.what = "tiles of all layers alike";
+  report.label = "attention tiles";
+  report.operations = report.bytes = 0;
+  l.prefill_tiles.push_back({tile_tokens, tiles});
+  return tiles;
+}
+
+void lower_prefill(Lowering& l, const Attention& attention, int64_t tile_tokens) {
+  const Address tiles = prefill_tiles(l, attention, tile_tokens);
+  l.add("attention_prefill", [attention, tiles](const RunContext& c) {
+    const AttentionArgs a = attention.bind(c);
+    return launch_prefill_attention({.q = a.q,
+                                     .q_stride = a.q_stride,
+                                     .q_head_stride = a.q_head_stride,
+                                     .y = a.y,
+                                     .keys = a.keys,
+                                     .values = a.values,
+                                     .type = a.type,
+                                     .n_tokens = a.n_tokens,
+                                     .n_head = a.n_head,
+                                     .n_head_kv = a.n_head_kv,
+                                     .dk = a.dk,
+                                     .dv = a.dv,
+                                     .page_size = a.page_size,
+                                     .positions = a.positions,
+                                     .seq_ids = a.seq_ids,
+                                     .page_begin = a.page_begin,
+                                     .n_keys = a.n_keys,
+                                     .pages = a.pages,
+                                     .tiles = c.at<int32_t>(tiles),
+                                     .sinks = a.sinks,
+                                     .scale = a.scale,
+                                     .softcap = a.softcap,
+                                     .window = a.window,
+                                     .chunk = a.chunk,
+                                     .causal = a.causal},
+                                    c.stream);
+  });
+}
+
 Result<void> lower_flash_attn_ext(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
   Attention attention = attention_of(l, node);
   const AttentionArgs& args = attention.args;
+  if (const int64_t tile_tokens = tile_tokens_of(l, attention)) {
+    lower_prefill(l, attention, tile_tokens);
+    return {};
+  }
   if (args.n_tokens <= kMaxSplitTokens) {
     const int64_t n_slots = l.kv.config().n_pages * l.kv.config().page_size;
     const int64_t needed = attention_chunks(args, 2 * (n_slots + kKeyChunk));  // RunContext rounds contexts up
