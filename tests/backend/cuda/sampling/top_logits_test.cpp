@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include "backend/cuda/matvec/device_memory.h"
 #include "backend/cuda/matvec/random_weights.h"
