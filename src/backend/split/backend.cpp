@@ -43,28 +43,40 @@ std::set<std::string, std::less<>> weight_names(const ir::Graph& graph) {
   return out;
 }
 
-// Of one part: load_bytes() looks at operands of nodes only.
-Result<uint64_t> bytes_of(const Backend& backend, ir::Graph& scratch, const ir::Graph& graph,
-                          std::span<const Part> parts, const Part& part, const WeightLookup& lookup) {
-  scratch.nodes.clear();
-  for (size_t n = 0; n < graph.nodes.size(); ++n)
-    if (parts[n] == part) scratch.nodes.push_back(graph.nodes[n]);
-  return scratch.nodes.empty() ? 0 : backend.load_bytes(scratch, lookup);
-}
+// load_bytes() of the nodes of some parts; it looks at their operands only.
+class PartCounter {
+ public:
+  PartCounter(const Backend& backend, const ir::Graph& graph, std::span<const Part> parts, const WeightLookup& lookup)
+      : backend_(backend), graph_(graph), parts_(parts), lookup_(lookup), some_nodes_(graph) {}
+
+  Result<uint64_t> bytes(std::initializer_list<Part> of) {
+    some_nodes_.nodes.clear();
+    for (size_t n = 0; n < graph_.nodes.size(); ++n)
+      if (std::ranges::find(of, parts_[n]) != of.end()) some_nodes_.nodes.push_back(graph_.nodes[n]);
+    if (some_nodes_.nodes.empty()) return 0;
+    return backend_.load_bytes(some_nodes_, lookup_);
+  }
+
+ private:
+  const Backend& backend_;
+  const ir::Graph& graph_;
+  std::span<const Part> parts_;
+  const WeightLookup& lookup_;
+  ir::Graph some_nodes_;
+};
 
 Result<PartBytes> part_bytes(const Backend& backend, const ir::Graph& graph, std::span<const Part> parts,
-                             const WeightLookup& lookup) {
+                             const WeightLookup& lookup, bool shares_table) {
   PartBytes out;
-  ir::Graph scratch = graph;
-  const auto bytes = [&](Part::Kind kind, int32_t layer_idx = -1) {
-    return bytes_of(backend, scratch, graph, parts, {kind, layer_idx}, lookup);
-  };
+  PartCounter counter(backend, graph, parts, lookup);
   const int64_t n = n_layers(parts);
-  out.embedding = TRY(bytes(Part::Kind::embedding));
-  out.output = TRY(bytes(Part::Kind::output));
+  const Part embedding{Part::Kind::embedding}, output{Part::Kind::output};
+  out.output = TRY(counter.bytes({output}));
+  // A table that is the output matrix too lies once where both are.
+  out.embedding = shares_table ? TRY(counter.bytes({embedding, output})) - out.output : TRY(counter.bytes({embedding}));
   for (int32_t layer = 0; layer < n; ++layer) {
-    out.layers.push_back(TRY(bytes(Part::Kind::layer, layer)));
-    out.experts.push_back(TRY(bytes(Part::Kind::experts, layer)));
+    out.layers.push_back(TRY(counter.bytes({{Part::Kind::layer, layer}})));
+    out.experts.push_back(TRY(counter.bytes({{Part::Kind::experts, layer}})));
   }
   out.states.resize(static_cast<size_t>(n));
   for (const ir::Value& value : graph.values)
@@ -132,6 +144,10 @@ class SplitBackend : public Backend {
   }
 
   fuse::Stats& fusion_stats() override { return stats_; }
+  // Of the first device, where several work.
+  Result<std::optional<DeviceLimits>> measure_limits() override {
+    return children_[only_ < children_.size() ? only_ : 0]->measure_limits();
+  }
 
  private:
   static constexpr size_t kUnplaced = SIZE_MAX;
@@ -147,8 +163,9 @@ class SplitBackend : public Backend {
     for (size_t child = 0; child + 1 < children_.size(); ++child) {
       const uint64_t free = children_[child]->free_bytes().value_or(UINT64_MAX);
       const uint64_t usable = free == UINT64_MAX ? free : free - std::min(free, kReserveBytes);
-      accelerators.push_back({.budget = options_.max_bytes > 0 ? std::min(options_.max_bytes, usable) : usable,
-                              .parts = TRY(part_bytes(*children_[child], graph, parts, lookup))});
+      accelerators.push_back(
+          {.budget = options_.max_bytes > 0 ? std::min(options_.max_bytes, usable) : usable,
+           .parts = TRY(part_bytes(*children_[child], graph, parts, lookup, children_.size() == 2))});
     }
     placement_ = TRY(place(accelerators, options_.placement));
     remark_ = describe(placement_, accelerators);

@@ -100,11 +100,15 @@ std::vector<float> Runner::run(const TestStep& step) {
   }
   const auto n = static_cast<int64_t>(tokens.size());
   for (int64_t i = n - step.n_outputs; i < n; ++i) out_rows.push_back(static_cast<int32_t>(i));
-  auto program = backend_.compile(
-      model_.graph({.n_tokens = n, .n_outputs = step.n_outputs, .n_seqs = static_cast<int64_t>(sequences.size())}),
-      *weights_, *kv_, {.fusion = fusion_});
-  EXPECT_TRUE(program) << program.error().message();
-  program_ = std::move(*program);
+  const auto n_seqs = static_cast<int64_t>(sequences.size());
+  std::unique_ptr<Program>& program = programs_[{n, step.n_outputs, n_seqs}];
+  if (!program) {
+    auto compiled = backend_.compile(model_.graph({.n_tokens = n, .n_outputs = step.n_outputs, .n_seqs = n_seqs}),
+                                     *weights_, *kv_, {.fusion = fusion_});
+    EXPECT_TRUE(compiled) << compiled.error().message();
+    program = std::move(*compiled);
+  }
+  program_ = program.get();
   std::vector<float> logits(static_cast<size_t>(step.n_outputs * model_.hparams.n_vocab));
   const std::span<float> output = logits;
   const StepInputs inputs{.tokens = tokens,

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -51,7 +53,8 @@ class Runner {
   bool fusion_;
   std::unique_ptr<Weights> weights_;
   std::unique_ptr<KvCache> kv_;
-  std::unique_ptr<Program> program_;
+  std::map<std::array<int64_t, 3>, std::unique_ptr<Program>> programs_;  // by tokens, outputs, sequences
+  Program* program_ = nullptr;
   std::vector<std::vector<int32_t>> pages_;  // by sequence
   std::vector<int32_t> n_past_;
 };
