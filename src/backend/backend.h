@@ -221,6 +221,8 @@ class Backend {
   virtual std::optional<uint64_t> free_bytes() const { return std::nullopt; }
   virtual Result<uint64_t> load_bytes(const ir::Graph& /*graph*/, const WeightLookup& /*lookup*/) const { return 0; }
   virtual bool has_kernel(const ir::Graph& /*graph*/, ir::NodeId /*node*/) const { return true; }
+  // Why nothing can be run any more; none: the device works. Does not wait for it.
+  virtual std::optional<Error> lost() const { return std::nullopt; }
   // Uploads every weight that `graph` names. The graph tells how each is used; its token count matters only where there
   // is a choice of what fits (backend/split).
   virtual Result<std::unique_ptr<Weights>> load(const ir::Graph& graph, const WeightLookup& lookup,

@@ -146,6 +146,7 @@ Result<void> Service::Impl::check_open(bool continues_work) {
     return Error{.code = ErrorCode::device_failed,
                  .what = "the device does not answer",
                  .hint = "come back later; see the log of the server"};
+  if (stats_.lost) return *stats_.lost;
   if (!continues_work && n_live_ >= options_.n_parallel + options_.n_queue)
     return Error{.code = ErrorCode::queue_full,
                  .what = fmt::format("{} requests are waiting already", n_live_ - options_.n_parallel),

@@ -151,6 +151,7 @@ struct ServiceStats {
   int64_t kv_tokens = 0, kv_tokens_free = 0;  // slots of the KV cache; those neither running nor cached
   uint64_t cache_bytes = 0, cache_bytes_max = 0, cache_tokens = 0, cache_entries = 0;
   bool draining = false, stuck = false;
+  std::optional<Error> lost;  // the device failed for good: requests are refused with this
   std::vector<RequestStatus> requests;
   std::vector<int64_t> slot_tokens;  // by slot: of its last request
 };

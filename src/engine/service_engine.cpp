@@ -276,6 +276,7 @@ Result<ServiceEngine::StepRows> ServiceEngine::forward(std::span<const Job> jobs
     return StepRows{.logits = TRY(session_->step(batch)), .hidden = {}};
   };
   auto out = run();
+  if (!out && out.error().code == ErrorCode::device_failed) lost_ = session_->backend().lost();
   constraints_.wait();
   const std::scoped_lock lock(step_mutex_);
   in_step_.clear();
@@ -287,6 +288,7 @@ ServiceStats ServiceEngine::stats() const {
   const int64_t page_size = session_->options().page_size;
   out.kv_tokens = KvPages::n_pages(session_->options().n_kv, page_size) * page_size;
   out.kv_tokens_free = n_free_pages() * page_size;
+  out.lost = lost_;
   out.cache_bytes = cache_.n_bytes();
   out.cache_tokens = static_cast<uint64_t>(cache_.n_tokens());
   out.cache_entries = cache_.n_entries();

@@ -105,6 +105,7 @@ class ServiceEngine : public scheduler::Device {
   std::vector<ServedRequest*> in_step_;  // empty between steps
   Clock::time_point step_start_{};
   bool step_was_failed_ = false;
+  std::optional<Error> lost_;  // why the device can no longer be used
 };
 
 }  // namespace tokamak

@@ -79,6 +79,7 @@ void apply_template(const std::shared_ptr<Exchange>& exchange, ServerContext& co
 void health(const std::shared_ptr<Exchange>& exchange, ServerContext& context) {
   const ServiceStats stats = context.service.stats();
   if (stats.stuck) return exchange->respond(error_response(Dialect::openai, 503, "the device does not answer"));
+  if (stats.lost) return exchange->respond(error_response(Dialect::openai, 503, stats.lost->message()));
   if (stats.draining) return exchange->respond(error_response(Dialect::openai, 503, "the server is shutting down"));
   exchange->respond({.body = R"({"status":"ok"})"});
 }

@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "engine/generate.h"
 #include "engine/service.h"
@@ -147,12 +148,30 @@ TEST(LostDevice, FailsRequestsWithItsReasonAndLeavesTheServiceAlive) {
     EXPECT_TRUE(later.tokens.empty());
   }
   EXPECT_GE(service->stats().n_failed, 4u);  // the last one may not be counted yet
-  script.fails_after = -1;  // it was a passing failure after all
+  script.fails_after = -1;                   // it was a passing failure after all
   Client after;
   after.submit(*service, request_of(20, false));
   after.wait();
   EXPECT_TRUE(after.finished);
   EXPECT_EQ(after.tokens.size(), 24u);
+}
+
+TEST(LostDevice, RefusesLaterRequestsAtOnceWhenItStaysLost) {
+  DeviceScript script;
+  script.stays_lost = true;
+  const auto service = open_service(script);
+  script.fails_after = script.n_runs + 6;
+  Client running;
+  running.submit(*service, request_of(1, false, 200));
+  running.wait();
+  ASSERT_TRUE(running.error);
+  while (!service->stats().lost) std::this_thread::yield();
+  const int64_t n_runs = script.n_runs;
+  Client later;
+  later.submit(*service, request_of(2, false));
+  ASSERT_TRUE(later.error);
+  EXPECT_EQ(later.error->what, "the device is lost for good");
+  EXPECT_EQ(script.n_runs, n_runs);
 }
 
 }  // namespace

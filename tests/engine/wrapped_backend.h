@@ -14,6 +14,7 @@ namespace tokamak::test {
 struct DeviceScript {
   std::atomic<bool> selects = false;      // run_top() is there
   std::atomic<int64_t> fails_after = -1;  // runs; then every run fails, as after a lost device. -1: never
+  std::atomic<bool> stays_lost = false;   // and the backend says so
   std::atomic<int64_t> n_runs = 0, n_rows = 0, n_whole_rows = 0;  // rows: of run_top(), and those fetched whole
 };
 
@@ -79,6 +80,10 @@ class WrappedBackend : public Backend {
         std::make_unique<WrappedProgram>(TRY(inner_->compile(std::move(graph), weights, kv, options)), script_));
   }
   fuse::Stats& fusion_stats() override { return inner_->fusion_stats(); }
+  std::optional<Error> lost() const override {
+    if (!script_.stays_lost || script_.fails_after < 0 || script_.n_runs < script_.fails_after) return std::nullopt;
+    return Error{.code = ErrorCode::device_failed, .what = "the device is lost for good"};
+  }
 
  private:
   std::unique_ptr<Backend> inner_;

@@ -18,11 +18,14 @@ const std::string_view kThinkingTemplate =
 {%- if add_generation_prompt %}<assistant>{% if enable_thinking %}<think>{% endif %}{% endif -%}
 )";
 
-ModelServer::ModelServer(const ChatModel& chat, int64_t n_ctx, server::ServerOptions options, ServiceOptions service) {
+ModelServer::ModelServer(const ChatModel& chat, int64_t n_ctx, server::ServerOptions options, ServiceOptions service,
+                         DeviceScript* script) {
   auto model = Model::open(chat_model(chat));
   EXPECT_TRUE(model) << model.error().message();
-  auto session = Session::create(
-      *model, {.n_threads = 1, .n_ctx = n_ctx, .n_kv = 4 * n_ctx, .n_batch = 64, .n_sequences = service.n_parallel});
+  SessionOptions session_options{
+      .n_threads = 1, .n_ctx = n_ctx, .n_kv = 4 * n_ctx, .n_batch = 64, .n_sequences = service.n_parallel};
+  if (script) session_options.wrap_backend = wrap_with(*script);
+  auto session = Session::create(*model, std::move(session_options));
   EXPECT_TRUE(session) << session.error().message();
   options.http.port = 0;
   auto server = server::Server::start(*std::move(session), ChatTemplate::parse(chat.chat_template, "<s>", "</s>"),

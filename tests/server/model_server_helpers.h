@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/chat_model_helpers.h"
+#include "engine/wrapped_backend.h"
 #include "http_client_helpers.h"
 #include "server/server.h"
 
@@ -19,7 +20,8 @@ extern const std::string_view kThinkingTemplate;
 class ModelServer {
  public:
   explicit ModelServer(const ChatModel& model = {.chat_template = std::string(kThinkingTemplate)}, int64_t n_ctx = 1024,
-                       server::ServerOptions options = {}, ServiceOptions service = {.n_parallel = 4});
+                       server::ServerOptions options = {}, ServiceOptions service = {.n_parallel = 4},
+                       DeviceScript* script = nullptr);
   uint16_t port() const { return server_->port(); }
   server::Server& server() { return *server_; }
   // Names of fields and values as a client writes them.

@@ -26,6 +26,7 @@ class CudaBackend : public Backend {
     return CudaWeights::bytes_of(graph, lookup);
   }
   bool has_kernel(const ir::Graph& graph, ir::NodeId node) const override { return has_lowering(graph.node(node).op); }
+  std::optional<Error> lost() const override { return device().lost(); }
 
   Result<std::unique_ptr<Weights>> load(const ir::Graph& graph, const WeightLookup& lookup,
                                         const Progress& progress) override {

@@ -33,6 +33,31 @@ Error probe_error(cudaError_t status) {
 }
 }  // namespace
 
+Error shortage_error(std::string_view what, uint64_t n_bytes, uint64_t n_free, uint64_t n_total, const Ledger& ledger) {
+  const auto gib = [](uint64_t n) { return static_cast<double>(n) / kGiB; };
+  std::string in_use;
+  uint64_t n_used = n_free;  // what is accounted for
+  for (const auto& [name, n] : ledger) {
+    n_used += n;
+    if (n > 0) in_use += fmt::format("{} {:.2f} GiB, ", name, gib(n));
+  }
+  const uint64_t n_others = n_total > n_used ? n_total - n_used : 0;
+  const uint64_t n_missing = n_bytes > n_free ? n_bytes - n_free : 0;  // 0: it is free, but not in one piece
+  const std::string_view hint =
+      what == "weights" ? "keep layers or experts on the CPU (--n-gpu-layers, --n-cpu-moe; auto: as few as needed), or "
+                          "use a smaller type"
+                        : "lower --ctx-size, --parallel or --batch, or keep more layers on the CPU (--n-gpu-layers)";
+  return Error{
+      .code = ErrorCode::out_of_memory,
+      .what = fmt::format("{:.2f} GiB are needed, {:.2f} of {:.2f} GiB are free: {}; in use: {}driver and other "
+                          "programs {:.2f} GiB",
+                          gib(n_bytes), gib(n_free), gib(n_total),
+                          n_missing > 0 ? fmt::format("{:.2f} GiB too few", gib(n_missing)) : "not in one piece",
+                          in_use, gib(n_others)),
+      .where = std::string(what) + " on the GPU",
+      .hint = std::string(hint)};
+}
+
 Result<void> check_cuda(cudaError_t status, std::string_view doing) {
   if (status == cudaSuccess) return {};
   return Error{.code = ErrorCode::device_failed,
@@ -107,14 +132,9 @@ std::string Device::description() const {
                      static_cast<double>(properties_.totalGlobalMem) / kGiB);
 }
 
-Result<void> Device::use() const { return check_cuda(cudaSetDevice(index_), "choosing the GPU"); }
-
-std::string Device::in_use() const {
-  std::string out;
-  for (const auto& [what, n_bytes] : ledger_)
-    if (n_bytes > 0)
-      out += fmt::format("{}{} {:.2f} GiB", out.empty() ? "" : ", ", what, static_cast<double>(n_bytes) / kGiB);
-  return out.empty() ? "nothing" : out;
+Result<void> Device::use() const {
+  if (auto error = lost()) return *std::move(error);
+  return check_cuda(cudaSetDevice(index_), "choosing the GPU");
 }
 
 Result<DeviceBuffer> Device::allocate(std::string what, uint64_t n_bytes) {
@@ -126,12 +146,7 @@ Result<DeviceBuffer> Device::allocate(std::string what, uint64_t n_bytes) {
     cudaGetLastError();
     size_t n_free = 0, n_total = 0;
     cudaMemGetInfo(&n_free, &n_total);
-    return Error{.code = ErrorCode::out_of_memory,
-                 .what = fmt::format("{:.2f} GiB do not fit: {:.2f} of {:.2f} GiB are free, in use here: {}",
-                                     static_cast<double>(n_bytes) / kGiB, static_cast<double>(n_free) / kGiB,
-                                     static_cast<double>(n_total) / kGiB, in_use()),
-                 .where = what + " on the GPU",
-                 .hint = "lower the context or --parallel, use a smaller type, or use --backend cpu"};
+    return shortage_error(what, n_bytes, n_free, n_total, ledger_);
   } else {
     TRY(check_cuda(status, "taking memory for " + what));
   }
@@ -153,13 +168,27 @@ uint64_t Device::free_bytes() const {
 }
 
 Result<void> Device::finish(std::string_view doing) {
-  const cudaError_t status = cudaStreamSynchronize(stream_);
-  note(status);
-  return check_cuda(noted_, doing);
+  note(cudaStreamSynchronize(stream_), doing);
+  if (auto error = lost()) return *std::move(error);
+  return {};
 }
 
-void Device::note(cudaError_t status) const {
-  if (noted_ == cudaSuccess) noted_ = status;
+void Device::note(cudaError_t status, std::string_view doing) const {
+  if (noted_ != cudaSuccess || status == cudaSuccess) return;
+  noted_ = status;
+  noted_doing_ = doing;
+}
+
+std::optional<Error> Device::lost() const {
+  if (noted_ == cudaSuccess && stream_) {
+    const cudaError_t status = cudaStreamQuery(stream_);
+    if (status != cudaErrorNotReady) note(status);
+  }
+  if (noted_ == cudaSuccess) return std::nullopt;
+  return Error{.code = ErrorCode::device_failed,
+               .what = fmt::format("the GPU is lost: {} ({})", cudaGetErrorString(noted_), cudaGetErrorName(noted_)),
+               .where = noted_doing_,
+               .hint = "a process cannot use a GPU again after this: restart it, or use --backend cpu"};
 }
 
 Result<std::vector<std::unique_ptr<Device>>> open_devices() {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,11 @@
 namespace tokamak::cuda {
 
 class Device;
+
+using Ledger = std::map<std::string, uint64_t, std::less<>>;  // bytes by what they are for
+
+// What is said when `n_bytes` for `what` do not fit: what is needed, free, in use here and by others, and what helps.
+Error shortage_error(std::string_view what, uint64_t n_bytes, uint64_t n_free, uint64_t n_total, const Ledger& ledger);
 
 // device_failed, saying what was being done and what the driver answered.
 Result<void> check_cuda(cudaError_t status, std::string_view doing);
@@ -81,28 +87,30 @@ class Device {
   cudaStream_t stream() const { return stream_; }
   std::string description() const;  // "NVIDIA H200, 132 multiprocessors, 139.8 GiB"
 
-  // Makes this the calling thread's current device; needed before every call of the CUDA runtime.
+  // Makes this the calling thread's current device; needed before every call of the CUDA runtime. Errors: lost().
   Result<void> use() const;
   void enter() const { note(cudaSetDevice(index_)); }  // the same where no error can be returned
   // Zeroed memory, 256-byte aligned; n_bytes may be 0. Errors: out_of_memory, saying what is in use and by what.
   Result<DeviceBuffer> allocate(std::string what, uint64_t n_bytes);
   // What allocate() can still take; 0 when the driver does not say.
   uint64_t free_bytes() const;
-  // Waits for the stream. Errors: device_failed, also for failures noted before.
+  // Waits for the stream. Errors: device_failed; then the device is lost.
   Result<void> finish(std::string_view doing);
   // For work that cannot return an error: kept, and returned by the next finish().
-  void note(cudaError_t status) const;
+  void note(cudaError_t status, std::string_view doing = {}) const;
+  // Why nothing more can be run on it by this process: a kernel or the device failed. Does not wait.
+  std::optional<Error> lost() const;
 
  private:
   friend class DeviceBuffer;
   Device() = default;
-  std::string in_use() const;  // "weights 4.1 GiB, kv cache 0.5 GiB"
 
   int index_ = 0;
   cudaStream_t stream_ = nullptr;
   cudaDeviceProp properties_ = {};
-  std::map<std::string, uint64_t, std::less<>> ledger_;  // bytes by what
-  mutable cudaError_t noted_ = cudaSuccess;
+  Ledger ledger_;
+  mutable cudaError_t noted_ = cudaSuccess;  // the first failure
+  mutable std::string noted_doing_;
 };
 
 // Every GPU that this build can use, in the driver's order; at least one. Errors: device_failed, saying whether there
