@@ -308,7 +308,7 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(const __grid_consta
                            kv_head_layout(kType, static_cast<int>(a.dv), page_size)};
   for (int64_t at = begin; at < end; at += kKeys) {
     const int first = static_cast<int>(at > b.keys.begin ? at : b.keys.begin);
-    const int last = static_cast<int>(at + kKeys < b.keys.end ? at + kKeys : b.keys.end);
+    const int last = static_cast<int>(min(int64_t{b.keys.end}, min(at + kKeys, end)));
     if (first < last) walk_keys<kType>(a, layouts, b, s, first, last, p.tile_keys);
   }
   __syncthreads();

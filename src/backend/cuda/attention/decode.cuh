@@ -1,0 +1,548 @@
+// Attention of few tokens over long contexts. A block takes one token, one key head with up to 8 of its query heads,
+// and one chunk of keys. A fifth warp fetches tiles of 64 keys and values into a ring of stages; of each tile, four
+// warps take 16 keys each, as products on tensor cores:
+//   scores^T [16 keys x 8 heads] = K Q^T, softmax by columns with a running maximum, values^T [dv x 8 heads] = V^T P^T
+// and at the end the four results become one in a fixed order.
+//
+// Queries and probabilities are split into two operands, what rounding leaves of the first being the second, so
+// products are as exact as the cache's numbers (f16: 2^-22; bf16: 2^-18). With at most 4 heads both parts are columns
+// of one product. Codes of q8_0 and f8 become f16 exactly; scales of keys multiply scores, scales of values
+// probabilities.
+#pragma once
+
+#include "backend/cuda/attention/decode.h"
+#include "backend/cuda/attention/decode_ops.cuh"
+#include "backend/cuda/attention/tokens.cuh"
+
+namespace tokamak::cuda::decode {
+
+inline constexpr int kWarps = 4, kThreads = (kWarps + 1) * kWarp;
+inline constexpr int kTile = 64, kWarpKeys = kTile / kWarps;
+inline constexpr int kMaxStages = 6;
+inline constexpr int kBarrierBytes = 128;        // of full and empty stages
+inline constexpr float kProbabilityUnit = 4096;  // probabilities are up to this: small ones stay normal f16
+
+template <int kKeyDims, int kValueDims, KvType kCacheType, bool kFewHeads>
+struct Config {
+  static constexpr int kDk = kKeyDims, kDv = kValueDims;
+  static constexpr KvType kType = kCacheType;
+  static constexpr bool kFew = kFewHeads;        // at most 4 heads: both parts in one operand
+  static constexpr int kParts = kFew ? 1 : 2;    // operands of queries and probabilities
+  static constexpr int kColumns = kFew ? 4 : 8;  // heads
+  static constexpr bool kCodes = kv_elem_bytes(kType) == 1;
+  // A stage is a page of kTile slots: keys, then values.
+  TOKAMAK_KV_HD static constexpr KvHeadLayout keys() { return kv_head_layout(kType, kDk, kTile); }
+  TOKAMAK_KV_HD static constexpr KvHeadLayout values() { return kv_head_layout(kType, kDv, kTile); }
+  static constexpr int kKeyBytes = static_cast<int>(kv_head_layout(kType, kDk, kTile).head_page_bytes);
+  static constexpr int kStageBytes = kKeyBytes + static_cast<int>(kv_head_layout(kType, kDv, kTile).head_page_bytes);
+  static constexpr int kResultStride = kDv + 4;  // floats
+  using Operand = std::conditional_t<kType == KvType::bf16, Bf16, F16>;
+  static_assert(kDk % (kCodes ? 32 : 16) == 0 && kDv % (kCodes ? 32 : 16) == 0);
+};
+
+// What a block works on.
+struct Work {
+  int64_t token, head_kv, first_head;
+  int n_heads, chunk;
+  const int32_t* pages;
+  int first, begin, end;  // tiles begin at `first`; visible keys of this block
+  int n_tiles;
+  int written_before;  // keys below this are older than this step
+};
+
+__device__ inline Work this_work(const AttentionArgs& a) {
+  const int group = static_cast<int>(a.n_head / a.n_head_kv), pieces = (group + 7) / 8,
+            each = (group + pieces - 1) / pieces;
+  Work w;
+  const int piece = static_cast<int>(blockIdx.x) % pieces;
+  w.head_kv = static_cast<int>(blockIdx.x) / pieces;
+  w.token = blockIdx.y;
+  w.chunk = static_cast<int>(blockIdx.z);
+  w.first_head = w.head_kv * group + piece * each;
+  w.n_heads = min(each, group - piece * each);
+  const TokenKeys keys = token_keys(a, w.token);
+  const KeyChunks chunks = chunks_of(a, keys);
+  w.pages = keys.pages;
+  w.first = static_cast<int>(chunks.first_key + (a.partials ? w.chunk * chunks.size : 0));
+  w.begin = max(w.first, keys.begin);
+  w.end = a.partials ? min(w.first + static_cast<int>(chunks.size), keys.end) : keys.end;
+  w.n_tiles = w.end > w.first ? (w.end - w.first + kTile - 1) / kTile : 0;
+  w.written_before = a.causal ? a.positions[w.token] + 1 - static_cast<int>(a.n_tokens) : 0;
+  return w;
+}
+
+struct Ring {
+  uint32_t barriers, stages;  // full and empty of each stage in turn
+  const uint8_t* memory;      // of the stages
+  int n_stages;
+  __device__ uint32_t full(int stage) const { return barriers + 16 * stage; }
+  __device__ uint32_t empty(int stage) const { return barriers + 16 * stage + 8; }
+};
+
+// The fetching warp. Lane i of 64 / piece copies piece i of a tile.
+template <class C>
+__device__ void fetch(const DecodeParams& p, const Work& w, const Ring& ring, int lane) {
+  constexpr int kKeyScales = C::keys().n_scales * C::keys().scale_bytes,
+                kValueScales = C::values().n_scales * C::values().scale_bytes;
+  const AttentionArgs& a = p.a;
+  const int page_size = static_cast<int>(a.page_size), pieces = kTile / p.piece;
+  const int64_t key_page = int64_t{page_size} * (C::keys().row_bytes + kKeyScales),
+                value_page = int64_t{page_size} * (C::values().row_bytes + kValueScales);
+  bool waited = false;
+  int page_ids = 0;  // of 32 pieces in a row
+  for (int tile = 0; tile < w.n_tiles; ++tile) {
+    const int stage = tile % ring.n_stages, round = tile / ring.n_stages;
+    const int tile_key = w.first + tile * kTile, n_keys = min(kTile, (w.end - tile_key + 7) / 8 * 8);
+    const int at = tile * pieces % kWarp;
+    if (at == 0) {
+      const int key = tile_key + lane * p.piece;
+      page_ids = key < w.end ? w.pages[key / page_size] : 0;
+    }
+    if (round > 0) wait_phase(ring.empty(stage), round - 1 & 1);
+    if (!waited && tile_key + kTile > w.written_before) wait_for_previous_kernel(), waited = true;
+    announce_copies(ring.full(stage), n_keys * (C::kStageBytes / kTile), lane);
+    for (int i = 0; i < pieces; ++i) {
+      const int64_t page = __shfl_sync(~0u, page_ids, at + i);
+      if (kBulkCopies && lane != i) continue;
+      const int key = tile_key + i * p.piece, slot = key % page_size, n = min(p.piece, n_keys - i * p.piece);
+      if (n <= 0) continue;
+      const uint32_t to = ring.stages + stage * C::kStageBytes, bar = ring.full(stage);
+      const uint8_t* keys = static_cast<const uint8_t*>(a.keys) + (page * a.n_head_kv + w.head_kv) * key_page;
+      const uint8_t* values = static_cast<const uint8_t*>(a.values) + (page * a.n_head_kv + w.head_kv) * value_page;
+      copy(to + C::keys().row_bytes * i * p.piece, keys + slot * C::keys().row_bytes, n * C::keys().row_bytes, bar,
+           lane);
+      copy(to + C::kKeyBytes + C::values().row_bytes * i * p.piece, values + slot * C::values().row_bytes,
+           n * C::values().row_bytes, bar, lane);
+      if constexpr (kKeyScales > 0) {
+        copy(to + C::keys().scale_offset(i * p.piece, 0), keys + page_size * C::keys().row_bytes + slot * kKeyScales,
+             n * kKeyScales, bar, lane);
+        copy(to + C::kKeyBytes + C::values().scale_offset(i * p.piece, 0),
+             values + page_size * C::values().row_bytes + slot * kValueScales, n * kValueScales, bar, lane);
+      }
+    }
+    finish_copies(ring.full(stage));
+  }
+  if (!waited) wait_for_previous_kernel();
+}
+
+// Operands of K Q^T. Lane 4g + t has head g; where codes are decoded, dimensions 4t .. 4t + 3 of 16 take the places of
+// 2t, 2t + 1, 2t + 8, 2t + 9.
+template <class C>
+struct Queries {
+  uint32_t part[C::kParts][C::kDk / 16][2];
+  float factor[2];  // of the lane's columns 2t, 2t + 1 of scores
+};
+
+// 2^n that brings numbers up to `largest` to about 2^10, and its inverse: both parts of an f16 stay normal.
+struct PowerOfTwo {
+  float up, down;
+};
+__device__ inline PowerOfTwo power_for(float largest) {
+  const int exponent = static_cast<int>(__float_as_uint(largest) >> 23);
+  if (exponent == 255) return {1.0f, 1.0f};
+  const int biased = min(264 - exponent, 253);
+  return {__uint_as_float(biased << 23), __uint_as_float((254 - biased) << 23)};
+}
+
+template <class C>
+__device__ __forceinline__ void load_queries(Queries<C>& q, const AttentionArgs& a, const Work& w, int lane) {
+  constexpr int kSteps = C::kDk / 16;
+  const int g = lane / 4, t = lane % 4, head = min(C::kFew ? g % 4 : g, w.n_heads - 1);
+  const float* row = a.q + w.token * a.q_stride + (w.first_head + head) * a.q_head_stride + (C::kCodes ? 4 * t : 2 * t);
+  float2 x[kSteps][2];
+  float largest = 0;
+#pragma unroll
+  for (int s = 0; s < kSteps; ++s) {
+    x[s][0] = *reinterpret_cast<const float2*>(row + 16 * s);
+    x[s][1] = *reinterpret_cast<const float2*>(row + 16 * s + (C::kCodes ? 2 : 8));
+  }
+#pragma unroll
+  for (int s = 0; s < kSteps; ++s)
+    for (int i = 0; i < 2; ++i) largest = fmaxf(largest, fmaxf(fabsf(x[s][i].x), fabsf(x[s][i].y)));
+  largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+  largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+  const PowerOfTwo power = power_for(largest);
+#pragma unroll
+  for (int s = 0; s < kSteps; ++s)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float2 y = make_float2(x[s][i].x * power.up, x[s][i].y * power.up);
+      const uint32_t high = C::Operand::pack(y.x, y.y);
+      const float2 rounded = C::Operand::unpack(high);
+      const uint32_t low = C::Operand::pack(y.x - rounded.x, y.y - rounded.y);
+      q.part[0][s][i] = C::kFew && g >= 4 ? low : high;
+      if constexpr (!C::kFew) q.part[1][s][i] = low;
+    }
+  const float factor = a.scale * power.down * (a.softcap != 0 ? 1.0f / a.softcap : kLog2e);
+  for (int i = 0; i < 2; ++i) q.factor[i] = __shfl_sync(~0u, factor, (2 * t + i) % C::kColumns * 4);
+}
+
+__device__ __forceinline__ float half_at(const uint8_t* p) { return __half2float(*reinterpret_cast<const __half*>(p)); }
+__device__ __forceinline__ float float_at(const uint8_t* p) { return *reinterpret_cast<const float*>(p); }
+
+template <class C>
+__device__ __forceinline__ void multiply_parts(float (&c)[4], const uint32_t (&a)[4], const Queries<C>& q, int step) {
+#pragma unroll
+  for (int part = 0; part < C::kParts; ++part) C::Operand::multiply(c, a, q.part[part][step]);
+}
+
+// Sums of products of the warp's 16 keys with the queries: x[0..1] key g, columns 2t and 2t + 1; x[2..3] key g + 8.
+// first_slot: of the warp, in the stage at `keys`.
+template <class C>
+__device__ __forceinline__ void key_products(float (&x)[4], const Queries<C>& q, const uint8_t* keys, int first_slot,
+                                             int lane) {
+  const int slot = first_slot + lane % 16, chunk = lane / 16, g = lane / 4;
+  const uint32_t row = shared_address(keys) + slot * C::keys().row_bytes;
+  float c[2][4] = {};
+  if constexpr (!C::kCodes) {
+#pragma unroll
+    for (int s = 0; s < C::kDk / 16; ++s) {
+      uint32_t k[4];
+      load_matrices(k, row + C::keys().swizzled_chunk(2 * s + chunk, slot) * kKvChunkBytes);
+      multiply_parts<C>(c[s % 2], k, q, s);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[i] = c[0][i] + c[1][i];
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[i] = 0;
+#pragma unroll
+    for (int b = 0; b < C::kDk / 32; ++b) {
+      uint32_t codes[4];
+      load_matrices(codes, row + C::keys().swizzled_chunk(2 * b + chunk, slot) * kKvChunkBytes);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint32_t first = codes[2 * half], second = codes[2 * half + 1];
+        const uint32_t k[4] = {decode_two<C::kType, 0, 1>(first), decode_two<C::kType, 0, 1>(second),
+                               decode_two<C::kType, 2, 3>(first), decode_two<C::kType, 2, 3>(second)};
+        multiply_parts<C>(c[half], k, q, 2 * b + half);
+      }
+      if constexpr (C::kType == KvType::q8_0) {
+        const float d0 = half_at(keys + C::keys().scale_offset(first_slot + g, b)),
+                    d1 = half_at(keys + C::keys().scale_offset(first_slot + g + 8, b));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          x[i] = fmaf(c[0][i] + c[1][i], i < 2 ? d0 : d1, x[i]);
+          c[0][i] = c[1][i] = 0;
+        }
+      }
+    }
+    if constexpr (C::kType == KvType::f8) {
+      const float d0 = float_at(keys + C::keys().scale_offset(first_slot + g, 0)) * kF8Decoded,
+                  d1 = float_at(keys + C::keys().scale_offset(first_slot + g + 8, 0)) * kF8Decoded;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) x[i] = (c[0][i] + c[1][i]) * (i < 2 ? d0 : d1);
+    }
+  }
+  if constexpr (C::kFew) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[i] += __shfl_xor_sync(~0u, x[i], 2);
+  }
+}
+
+// Weighted values of a warp so far, and the softmax they belong to. Lane 4g + t has columns 2t and 2t + 1.
+template <class C>
+struct Result {
+  float largest[2] = {-INFINITY, -INFINITY};
+  float sum[2] = {};               // over the lane's keys
+  float acc[C::kDv / 16][4] = {};  // dimensions 16j + g and g + 8, or where codes are decoded 16j + 2g and 2g + 1
+  // Scaled types: acc is 2^(kTop - exponent) times the values; exponent is that of the largest scale so far.
+  int exponent = C::kType == KvType::q8_0 ? 0 : 40;
+
+  static constexpr int kTop = C::kType == KvType::q8_0 ? 16 : 128;
+  __device__ float up() const { return __uint_as_float((127 + kTop - exponent) << 23); }
+  __device__ float down() const {
+    if constexpr (!C::kCodes) return 1.0f;
+    return __uint_as_float((127 - kTop + exponent) << 23) * (C::kType == KvType::f8 ? kF8Decoded : 1.0f);
+  }
+};
+
+// Scores become probabilities; what was added up before is brought to the new maximum.
+template <class C>
+__device__ __forceinline__ void soft_max(Result<C>& r, float (&x)[4], float acc_factor) {
+  float factor[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    float largest = fmaxf(x[i], x[i + 2]);
+#pragma unroll
+    for (int d = 4; d < kWarp; d *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, d));
+    largest = fmaxf(largest, r.largest[i]);
+    const float base = largest == -INFINITY ? 0.0f : largest;
+    factor[i] = exp2_fast(r.largest[i] - base);
+    r.largest[i] = largest;
+    x[i] = exp2_fast(x[i] - base) * kProbabilityUnit;
+    x[i + 2] = exp2_fast(x[i + 2] - base) * kProbabilityUnit;
+    r.sum[i] = fmaf(r.sum[i], factor[i], x[i] + x[i + 2]);
+    factor[i] *= acc_factor;
+  }
+  if (__any_sync(~0u, factor[0] != 1.0f || factor[1] != 1.0f)) {
+#pragma unroll
+    for (int j = 0; j < C::kDv / 16; ++j)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) r.acc[j][i] *= factor[i % 2];
+  }
+}
+
+// P^T as operands.
+template <class C>
+struct Probabilities {
+  uint32_t part[C::kParts][2];
+};
+template <class C>
+__device__ __forceinline__ Probabilities<C> split(float x0, float x1, float x2, float x3, int lane) {
+  Probabilities<C> out;
+  const float x[4] = {x0, x1, x2, x3};
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const uint32_t high = C::Operand::pack(x[2 * i], x[2 * i + 1]);
+    const float2 rounded = C::Operand::unpack(high);
+    const uint32_t low = C::Operand::pack(x[2 * i] - rounded.x, x[2 * i + 1] - rounded.y);
+    out.part[0][i] = transpose(C::kFew && lane % 4 >= 2 ? low : high);
+    if constexpr (!C::kFew) out.part[1][i] = transpose(low);
+  }
+  return out;
+}
+template <class C>
+__device__ __forceinline__ void multiply_parts(float (&c)[4], const uint32_t (&a)[4], const Probabilities<C>& p) {
+#pragma unroll
+  for (int part = 0; part < C::kParts; ++part) C::Operand::multiply(c, a, p.part[part]);
+}
+
+// The exponent of the largest scale of the warp's values.
+template <class C>
+__device__ __forceinline__ int scale_exponent(const uint8_t* values, int first_slot, int lane) {
+  uint32_t bits = 0;
+  if constexpr (C::kType == KvType::q8_0) {
+    for (int i = lane; i < kWarpKeys * C::values().n_scales; i += kWarp)
+      bits =
+          max(bits, uint32_t{reinterpret_cast<const uint16_t*>(values + C::values().scale_offset(first_slot, 0))[i]});
+    return static_cast<int>(__reduce_max_sync(~0u, bits) >> 10);
+  } else {
+    bits = __float_as_uint(float_at(values + C::values().scale_offset(first_slot + lane % kWarpKeys, 0)));
+    return static_cast<int>(__reduce_max_sync(~0u, bits) >> 23);
+  }
+}
+
+// acc += V^T P^T over the warp's keys; p as soft_max leaves it.
+template <class C>
+__device__ __forceinline__ void add_values(Result<C>& r, const float (&p)[4], const uint8_t* values, int first_slot,
+                                           int lane) {
+  const int slot = first_slot + lane % 8 + lane / 16 * 8, chunk = lane / 8 % 2, g = lane / 4;
+  const uint32_t row = shared_address(values) + slot * C::values().row_bytes;
+  if constexpr (!C::kCodes) {
+    const Probabilities<C> operands = split<C>(p[0], p[1], p[2], p[3], lane);
+#pragma unroll
+    for (int j = 0; j < C::kDv / 16; ++j) {
+      uint32_t v[4];
+      load_transposed(v, row + C::values().swizzled_chunk(2 * j + chunk, slot) * kKvChunkBytes);
+      multiply_parts<C>(r.acc[j], v, operands);
+    }
+  } else {
+    Probabilities<C> operands;
+    const float up = r.up();
+#pragma unroll
+    for (int b = 0; b < C::kDv / 32; ++b) {
+      if (b < C::values().n_scales) {
+        const int at0 = C::values().scale_offset(first_slot + g, b),
+                  at1 = C::values().scale_offset(first_slot + g + 8, b);
+        const float d0 = (C::kType == KvType::q8_0 ? half_at(values + at0) : float_at(values + at0)) * up,
+                    d1 = (C::kType == KvType::q8_0 ? half_at(values + at1) : float_at(values + at1)) * up;
+        operands = split<C>(p[0] * d0, p[1] * d0, p[2] * d1, p[3] * d1, lane);
+      }
+      uint32_t codes[4];
+      load_transposed(codes, row + C::values().swizzled_chunk(2 * b + chunk, slot) * kKvChunkBytes);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint32_t first = codes[half], second = codes[2 + half];
+        const uint32_t v[4] = {decode_two<C::kType, 0, 2>(first), decode_two<C::kType, 1, 3>(first),
+                               decode_two<C::kType, 0, 2>(second), decode_two<C::kType, 1, 3>(second)};
+        multiply_parts<C>(r.acc[2 * b + half], v, operands);
+      }
+    }
+  }
+}
+
+// Values of keys that the token does not see may be anything, also NaN: they become zero.
+template <class C>
+__device__ __forceinline__ void clear_hidden(uint8_t* values, int first_slot, int first_key, const Work& w, int lane) {
+  for (int i = 0; i < kWarpKeys; ++i) {
+    const int key = first_key + i, slot = first_slot + i;
+    if (key >= w.begin && key < w.end) continue;
+    for (int at = 4 * lane; at < C::values().row_bytes; at += 4 * kWarp)
+      *reinterpret_cast<uint32_t*>(values + slot * C::values().row_bytes + at) = 0;
+    if (lane < C::values().n_scales * C::values().scale_bytes) values[C::values().scale_offset(slot, 0) + lane] = 0;
+  }
+  fence_copies();
+  __syncwarp();
+}
+
+// One warp's keys of one tile.
+template <class C>
+__device__ __forceinline__ void work_tile(Result<C>& r, const Queries<C>& q, const AttentionArgs& a, const Work& w,
+                                          uint8_t* stage, int tile_key, int warp, int lane) {
+  const int first_slot = warp * kWarpKeys, first_key = tile_key + first_slot, g = lane / 4;
+  uint8_t* values = stage + C::kKeyBytes;
+  const bool is_whole = first_key >= w.begin && first_key + kWarpKeys <= w.end;
+  if (!is_whole) clear_hidden<C>(values, first_slot, first_key, w, lane);
+  float x[4];
+  key_products<C>(x, q, stage, first_slot, lane);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    x[i] *= q.factor[i % 2];
+    if (a.softcap != 0) x[i] = a.softcap * kLog2e * tanhf(x[i]);
+    const int key = first_key + g + i / 2 * 8;
+    if (key < w.begin || key >= w.end) x[i] = -INFINITY;
+  }
+  float acc_factor = 1;
+  if constexpr (C::kCodes) {
+    const int exponent = max(r.exponent, scale_exponent<C>(values, first_slot, lane)), step = exponent - r.exponent;
+    acc_factor = step < 127 ? __uint_as_float((127 - step) << 23) : 0.0f;
+    r.exponent = exponent;
+  }
+  soft_max<C>(r, x, acc_factor);
+  add_values<C>(r, x, values, first_slot, lane);
+}
+
+// results [kWarps][kColumns][kResultStride], stats [kWarps][kColumns]: largest score and sum.
+template <class C>
+__device__ __forceinline__ void leave_result(Result<C>& r, float* results, float2* stats, int warp, int lane) {
+  const int g = lane / 4, t = lane % 4;
+  const float down = r.down() / kProbabilityUnit;
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+#pragma unroll
+    for (int d = 4; d < kWarp; d *= 2) r.sum[i] += __shfl_xor_sync(~0u, r.sum[i], d);
+#pragma unroll
+  for (int j = 0; j < C::kDv / 16; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float x = r.acc[j][i];
+      if constexpr (C::kFew) x += __shfl_xor_sync(~0u, x, 2);
+      const int column = 2 * t + i % 2, d = 16 * j + (C::kCodes ? 2 * g + i / 2 : g + i / 2 * 8);
+      if (column < C::kColumns) results[(warp * C::kColumns + column) * C::kResultStride + d] = x * down;
+    }
+  if (g == 0)
+    for (int i = 0; i < 2; ++i)
+      if (2 * t + i < C::kColumns)
+        stats[warp * C::kColumns + 2 * t + i] = make_float2(r.largest[i], r.sum[i] / kProbabilityUnit);
+}
+
+// The four warps' results of one head become one, 32 dimensions at a time.
+template <class C>
+__device__ void write_head(const AttentionArgs& a, const Work& w, const float* results, const float2* stats, int head,
+                           int first_dim, int lane) {
+  float2 s[kWarps];
+  float largest = -INFINITY, sum = 0, value = 0;
+  const int d = first_dim + lane;
+#pragma unroll
+  for (int i = 0; i < kWarps; ++i) {
+    s[i] = stats[i * C::kColumns + head];
+    largest = fmaxf(largest, s[i].x);
+  }
+#pragma unroll
+  for (int i = 0; i < kWarps; ++i) {
+    const float factor = s[i].y == 0 ? 0.0f : exp2f(s[i].x - largest);
+    sum = fmaf(s[i].y, factor, sum);
+    if (d < C::kDv) value = fmaf(results[(i * C::kColumns + head) * C::kResultStride + d], factor, value);
+  }
+  const int64_t at = w.first_head + head;
+  if (a.partials) {
+    if (d < C::kDv) partial_values(a, w.token, at, w.chunk)[d] = value;
+    if (d == 0) *partial_stats(a, w.token, at, w.chunk) = make_float2(largest, sum);
+    return;
+  }
+  value *= final_factor(a, at, largest, sum);
+  if constexpr (C::kDv % kWarp == 0)
+    write_group(a, w.token, at * C::kDv + first_dim, value, lane);
+  else if (d < C::kDv)
+    a.y[(w.token * a.n_head + at) * C::kDv + d] = value;
+}
+
+template <class C>
+__device__ void work_tiles(Result<C>& r, const AttentionArgs& a, const Work& w, const Ring& ring, uint8_t* stages,
+                           int warp, int lane) {
+  Queries<C> q;
+  wait_for_previous_kernel();
+  load_queries<C>(q, a, w, lane);
+  int stage = 0, parity = 0;
+  for (int tile = 0; tile < w.n_tiles; ++tile) {
+    wait_phase(ring.full(stage), parity);
+    work_tile<C>(r, q, a, w, stages + stage * C::kStageBytes, w.first + tile * kTile, warp, lane);
+    __syncwarp();
+    if (lane == 0) arrive(ring.empty(stage));
+    if (++stage == ring.n_stages) stage = 0, parity ^= 1;
+  }
+}
+
+template <class C>
+__global__ void __launch_bounds__(kThreads) decode_kernel(const __grid_constant__ DecodeParams p) {
+  extern __shared__ __align__(128) uint8_t memory[];
+  allow_next_kernel();
+  const AttentionArgs& a = p.a;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const Work w = this_work(a);
+  if (a.partials && w.n_tiles == 0) return wait_for_previous_kernel();
+  uint8_t* stages = memory + kBarrierBytes;
+  const Ring ring{shared_address(memory), shared_address(stages), stages, p.n_stages};
+  if (threadIdx.x < p.n_stages) {
+    prefill::barrier_init(ring.full(threadIdx.x), kCopyArrivals);
+    prefill::barrier_init(ring.empty(threadIdx.x), kWarps);
+    fence_copies();
+  }
+  __syncthreads();
+  Result<C> r;
+  if (warp == kWarps)
+    fetch<C>(p, w, ring, lane);
+  else
+    work_tiles<C>(r, a, w, ring, stages, warp, lane);
+  __syncthreads();
+  auto* results = reinterpret_cast<float*>(stages);
+  auto* stats = reinterpret_cast<float2*>(results + kWarps * C::kColumns * C::kResultStride);
+  if (warp < kWarps) leave_result<C>(r, results, stats, warp, lane);
+  __syncthreads();
+  constexpr int kGroups = (C::kDv + kWarp - 1) / kWarp;
+  for (int i = warp; i < w.n_heads * kGroups; i += kWarps + 1)
+    write_head<C>(a, w, results, stats, i / kGroups, i % kGroups * kWarp, lane);
+}
+
+template <class C>
+cudaError_t launch(const AttentionArgs& a, cudaStream_t stream) {
+  static_assert(2 * C::kStageBytes >= kWarps * C::kColumns * (C::kResultStride * 4 + 8));
+  int device = 0, most = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  // Two blocks share a multiprocessor where three stages of each fit.
+  constexpr int kWanted = 100 * 1024 / C::kStageBytes;
+  DecodeParams p{.a = a, .piece = kTile, .n_stages = kWanted < 3 ? 3 : kWanted > kMaxStages ? kMaxStages : kWanted};
+  p.n_stages = min(p.n_stages, (most - kBarrierBytes) / C::kStageBytes);
+  if (p.n_stages < 2) return cudaErrorInvalidValue;
+  while (a.page_size % p.piece != 0) p.piece /= 2;
+  const int shared = kBarrierBytes + p.n_stages * C::kStageBytes;
+  const cudaError_t raised =
+      cudaFuncSetAttribute(decode_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+  if (raised != cudaSuccess) return raised;
+  const int64_t pieces = ceil_div(a.n_head / a.n_head_kv, 8);
+  const dim3 grid(static_cast<unsigned>(a.n_head_kv * pieces), static_cast<unsigned>(a.n_tokens),
+                  a.partials ? static_cast<unsigned>(a.n_chunks) : 1);
+  return launch_overlapped(decode_kernel<C>, grid, kThreads, static_cast<size_t>(shared), stream, p);
+}
+
+template <KvType kType, int kDk, int kDv>
+cudaError_t launch_dims(const AttentionArgs& a, cudaStream_t stream) {
+  const int64_t group = a.n_head / a.n_head_kv, each = ceil_div(group, ceil_div(group, 8));
+  return each <= 4 ? launch<Config<kDk, kDv, kType, true>>(a, stream)
+                   : launch<Config<kDk, kDv, kType, false>>(a, stream);
+}
+template <KvType kType, size_t kRow = 0>
+cudaError_t launch_type(const AttentionArgs& a, cudaStream_t stream) {
+  if constexpr (kRow == std::size(kDecodeDims)) {
+    return cudaErrorInvalidValue;
+  } else {
+    constexpr DecodeDims kDims = kDecodeDims[kRow];
+    if constexpr (has_kernel(kType, kDims))
+      if (a.dk == kDims.dk && a.dv == kDims.dv) return launch_dims<kType, kDims.dk, kDims.dv>(a, stream);
+    return launch_type<kType, kRow + 1>(a, stream);
+  }
+}
+
+}  // namespace tokamak::cuda::decode

@@ -1,0 +1,9 @@
+#include "backend/cuda/attention/decode.cuh"
+
+namespace tokamak::cuda::decode {
+
+cudaError_t launch_bf16(const AttentionArgs& args, cudaStream_t stream) {
+  return launch_type<KvType::bf16>(args, stream);
+}
+
+}  // namespace tokamak::cuda::decode

@@ -1,0 +1,7 @@
+#include "backend/cuda/attention/decode.cuh"
+
+namespace tokamak::cuda::decode {
+
+cudaError_t launch_f8(const AttentionArgs& args, cudaStream_t stream) { return launch_type<KvType::f8>(args, stream); }
+
+}  // namespace tokamak::cuda::decode
