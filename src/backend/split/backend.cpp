@@ -144,6 +144,11 @@ class SplitBackend : public Backend {
   }
 
   fuse::Stats& fusion_stats() override { return stats_; }
+  std::optional<Error> lost() const override {
+    for (const std::unique_ptr<Backend>& child : children_)
+      if (auto error = child->lost()) return error;
+    return std::nullopt;
+  }
   // Of the first device, where several work.
   Result<std::optional<DeviceLimits>> measure_limits() override {
     return children_[only_ < children_.size() ? only_ : 0]->measure_limits();
