@@ -22,10 +22,11 @@ Result<std::unique_ptr<Backend>> make_reference(const BackendOptions&) { return 
 // In every build, so that the same commands are known everywhere.
 Result<std::unique_ptr<Backend>> make_cuda([[maybe_unused]] const BackendOptions& options) {
 #ifdef TOKAMAK_CUDA
-  std::unique_ptr<Backend> gpu = TRY(make_cuda_backend());
-  if (!options.split) return gpu;
+  if (!options.split) return make_cuda_backend();
+  std::vector<std::unique_ptr<Backend>> gpus = TRY(make_cuda_backends());
   std::vector<split::Child> children;
-  children.push_back({"GPU", std::move(gpu)});
+  for (size_t i = 0; i < gpus.size(); ++i)
+    children.push_back({gpus.size() == 1 ? "GPU" : fmt::format("GPU {}", i), std::move(gpus[i])});
   children.push_back({"CPU", TRY(make_cpu(options))});
   return make_split_backend(std::move(children), *options.split);
 #else

@@ -16,7 +16,7 @@ namespace {
 
 class CudaBackend : public Backend {
  public:
-  explicit CudaBackend(std::vector<std::unique_ptr<Device>> devices) : devices_(std::move(devices)) {}
+  explicit CudaBackend(std::unique_ptr<Device> device) : device_(std::move(device)) {}
 
   std::string_view name() const override { return "cuda"; }
   std::string description() const override { return device().description(); }
@@ -75,18 +75,22 @@ class CudaBackend : public Backend {
   }
 
  private:
-  // All work runs on the first device; a split by layers comes with several.
-  Device& device() const { return *devices_.front(); }
+  Device& device() const { return *device_; }
 
-  std::vector<std::unique_ptr<Device>> devices_;
+  std::unique_ptr<Device> device_;
   fuse::Stats stats_;
 };
 
 }  // namespace
 }  // namespace cuda
 
-Result<std::unique_ptr<Backend>> make_cuda_backend() {
-  return std::unique_ptr<Backend>(std::make_unique<cuda::CudaBackend>(TRY(cuda::open_devices())));
+Result<std::vector<std::unique_ptr<Backend>>> make_cuda_backends() {
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (std::unique_ptr<cuda::Device>& device : TRY(cuda::open_devices()))
+    backends.push_back(std::make_unique<cuda::CudaBackend>(std::move(device)));
+  return backends;
 }
+
+Result<std::unique_ptr<Backend>> make_cuda_backend() { return std::move(TRY(make_cuda_backends()).front()); }
 
 }  // namespace tokamak

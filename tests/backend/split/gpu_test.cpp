@@ -37,12 +37,31 @@ TEST_P(GpuSplit, LogitsAreThoseOfTheGpuAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GpuSplit, testing::Range(size_t{0}, arch::dummies().size()), [](const auto& info) {
-  std::string name = arch::dummies()[info.param].name();
+INSTANTIATE_TEST_SUITE_P(All, GpuSplit, testing::Range(size_t{0}, arch::dummies().size()), [](const auto& row) {
+  std::string name = arch::dummies()[row.param].name();
   std::ranges::replace_if(
       name, [](unsigned char c) { return !std::isalnum(c); }, '_');
   return name;
 });
+
+// Two of them on one GPU: each has its own stream, ledger and cache, as on two.
+TEST(SplitOnGpu, SeveralDevicesShareTheLayers) {
+  auto first = make_cuda_backend(), second = make_cuda_backend();
+  if (!first || !second) GTEST_SKIP() << first.error().message();
+  const TestModel model = TestModel::of(*arch::find_dummy("llama4", true));
+  const std::vector<float> whole = run_all(model, **make_cuda_backend());
+  std::vector<Child> children;
+  children.push_back({"GPU 0", std::move(*first)});
+  children.push_back({"GPU 1", std::move(*second)});
+  children.push_back({"CPU", test_cpu()});
+  const auto split = make_split_backend(std::move(children), {.max_bytes = model.file.n_bytes() / 2});
+  EXPECT_LT(nmse(run_all(model, *split), whole), 1e-6);
+  Runner runner(model, *split);
+  uint64_t on_second = 0;
+  for (const MemoryUse& use : runner.weights().memory())
+    if (use.what.ends_with("(GPU 1)")) on_second += use.n_bytes;
+  EXPECT_GT(on_second, 0u);
+}
 
 TEST(SplitOnGpu, WhatDoesNotFitIsDivided) {
   auto gpu = make_cuda_backend();
