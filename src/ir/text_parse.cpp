@@ -175,8 +175,7 @@ class Parser {
     TRY(expect_word(word));
     TRY(expect_mark('='));
     int32_t index = 0;
-    if (lexer_.peek().kind != Kind::number || !read_integer(lexer_.peek().text, index))
-      return unexpected(wanted);
+    if (lexer_.peek().kind != Kind::number || !read_integer(lexer_.peek().text, index)) return unexpected(wanted);
     TRY(lexer_.advance());
     return index;
   }

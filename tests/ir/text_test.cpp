@@ -84,6 +84,18 @@ struct Bad {
   const char* says;
 };
 
+TEST(Text, BoundaryInputsHaveAnIndex) {
+  GraphBuilder b("part");
+  const ValueId x = b.boundary(0, DType::f32, {3, 8});
+  b.output(b.get_rows(x, b.boundary(1, DType::i32, {2})));
+  const Graph g = *b.finish();
+  const std::string text = to_text(g);
+  EXPECT_NE(text.find("%1 = input boundary.1 : i32 [2] role=boundary index=1"), std::string::npos) << text;
+  const auto back = parse_text(text);
+  ASSERT_TRUE(back) << back.error().message();
+  EXPECT_TRUE(*back == g);
+}
+
 TEST(Text, ErrorsSayLineAndColumn) {
   const Bad cases[] = {
       {"graph", "grape", "line 1, column 1: expected 'graph', found 'grape'"},
@@ -101,6 +113,7 @@ TEST(Text, ErrorsSayLineAndColumn) {
       {"role=tokens", "role=none", "line 3, column 36: expected a role"},
       {"role=tokens", "", "line 4, column 3: expected 'role', found '%3'"},
       {"layer=0", "layer=99999999999", "expected the number of a layer"},
+      {"role=slots", "role=boundary", "expected 'index'"},
       {"layer=0", "layer=-1", "exactly the states have a layer"},
       {"%3 = weight", "%1 = weight", "line 4, column 3: %1 is defined twice"},
       {"%3 = weight", "%11 = weight", "line 4, column 3: %11: values are numbered from 0 to 10"},
