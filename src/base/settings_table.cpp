@@ -130,7 +130,7 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"--n-cpu-moe", "-ncmoe", "", "", text, 0, 0, "", "auto", kCompute, kMachine, false,
      "Experts of so many first layers stay on the CPU: a number, `all`, or `auto`, as few as needed."},
     {"--gpu-memory", "", "", "", integer, 0, kMaxInt, "", "0", kCompute, kMachine, false,
-     "MiB of GPU memory that weights, KV cache and activations may take; 0 is what is free."},
+     "MiB of each GPU that weights, KV cache and activations may take; 0 is what is free."},
     {"--allow-fallback", "", "", "", flag, 0, 0, "", "off", kCompute, kMachine, false,
      "Run ops that the GPU has no kernel for on the CPU instead of failing."},
     {"--isa", "", "", "", choice, 0, 0, "auto scalar avx2 avx512 neon", "auto", kKernels, kMachine, false,
