@@ -111,6 +111,7 @@ struct Bench {
     a.n_keys = upload(n_keys), a.pages = upload(pages);
     int64_t context = kKeyChunk;
     while (context < longest) context *= 2;  // as programs do
+    a.most_keys = context;
     a.n_chunks = attention_chunks(a, context);
     if (context > kKeyChunk)
       a.partials = device_alloc<float>(static_cast<size_t>(attention_partial_floats(n, c.n_head, c.dim, a.n_chunks)));

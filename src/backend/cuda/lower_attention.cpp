@@ -180,32 +180,36 @@ bool supports_head_norm(const ir::Graph& graph, Nodes nodes) {
   return weight.kind == ir::ValueKind::weight && weight.shape.n_elements() == x.shape.row_elems() && x.shape == y.shape;
 }
 
-// In steps of more tokens, or with more partial results than this, one block walks over all keys of a token.
+// Tokens that are worked on one by one, with their keys split, in one launch; with more partial results than this, one
+// block walks over all keys of a token.
 constexpr int64_t kMaxSplitTokens = 64, kMaxPartialFloats = int64_t{64} << 20;
 
 struct Attention {
   AttentionArgs args;
   Address q, y, positions, seq_ids, page_begin, n_keys, pages, sinks, partials, q8;
-
   int64_t max_chunks = 0;  // that partials have room for
 
   bool is_split(const RunContext& c) const {
-    return partials && c.n_key_chunks > 1 && attention_chunks(args, c.n_key_chunks * kKeyChunk) <= max_chunks;
+    return c.n_key_chunks > 1 && attention_chunks(args, c.n_key_chunks * kKeyChunk) <= max_chunks;
   }
-  AttentionArgs bind(const RunContext& c) const {
+  // Tokens [first, last) of the step.
+  AttentionArgs bind(const RunContext& c, int64_t first, int64_t last) const {
     AttentionArgs a = args;
-    a.q = c.at(q);
-    a.y = c.at(y);
+    a.n_tokens = last - first;
+    a.n_step_tokens = args.n_tokens;
+    a.q = c.at(q) + first * a.q_stride;
+    a.y = c.at(y) + first * a.n_head * a.dv;
     a.q8 = c.at<uint8_t>(q8);
-    a.positions = c.at<int32_t>(positions);
-    a.seq_ids = c.at<int32_t>(seq_ids);
+    a.positions = c.at<int32_t>(positions) + first;
+    a.seq_ids = c.at<int32_t>(seq_ids) + first;
     a.page_begin = c.at<int32_t>(page_begin);
     a.n_keys = c.at<int32_t>(n_keys);
     a.pages = c.at<int32_t>(pages);
     a.sinks = c.at(sinks);
-    if (is_split(c)) {
+    if (partials && is_split(c)) {
       a.partials = c.at(partials);
-      a.n_chunks = attention_chunks(a, c.n_key_chunks * kKeyChunk);
+      a.most_keys = c.n_key_chunks * kKeyChunk;
+      a.n_chunks = attention_chunks(a, a.most_keys);
     }
     return a;
   }
@@ -280,7 +284,7 @@ Address prefill_tiles(Lowering& l, const Attention& attention, int64_t tile_toke
 void lower_prefill(Lowering& l, const Attention& attention, int64_t tile_tokens) {
   const Address tiles = prefill_tiles(l, attention, tile_tokens);
   l.add("attention_prefill", [attention, tiles](const RunContext& c) {
-    const AttentionArgs a = attention.bind(c);
+    const AttentionArgs a = attention.bind(c, 0, attention.args.n_tokens);
     return launch_prefill_attention({.q = a.q,
                                      .q_stride = a.q_stride,
                                      .q_head_stride = a.q_head_stride,
@@ -310,29 +314,42 @@ void lower_prefill(Lowering& l, const Attention& attention, int64_t tile_tokens)
   });
 }
 
+cudaError_t launch_slices(const Attention& attention, const RunContext& c) {
+  const int64_t n = attention.args.n_tokens;
+  for (int64_t first = 0; first < n; first += kMaxSplitTokens) {
+    const AttentionArgs a = attention.bind(c, first, std::min(n, first + kMaxSplitTokens));
+    if (const cudaError_t status = launch_attention(a, c.stream); status != cudaSuccess) return status;
+    if (!a.partials) continue;
+    if (const cudaError_t status = launch_attention_merge(a, c.stream); status != cudaSuccess) return status;
+  }
+  return cudaSuccess;
+}
+
 Result<void> lower_flash_attn_ext(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
   Attention attention = attention_of(l, node);
-  const AttentionArgs& args = attention.args;
-  if (const int64_t tile_tokens = tile_tokens_of(l, attention)) {
+  if (const int64_t tile_tokens = tile_tokens_of(l, attention); tile_tokens > 0) {
     lower_prefill(l, attention, tile_tokens);
     return {};
   }
-  if (args.n_tokens <= kMaxSplitTokens) {
-    const int64_t n_slots = l.kv.config().n_pages * l.kv.config().page_size;
-    const int64_t needed = attention_chunks(args, 2 * (n_slots + kKeyChunk));  // RunContext rounds contexts up
-    attention.max_chunks =
-        std::min(needed, kMaxPartialFloats / attention_partial_floats(args.n_tokens, args.n_head, args.dv, 1));
-    attention.partials =
-        l.attention_partials(attention_partial_floats(args.n_tokens, args.n_head, args.dv, attention.max_chunks));
-    const ir::ValueId rows = as_rows_of_product(l, node.output);
-    if (rows != ir::kNone && has_decode_attention(args)) attention.q8 = l.quantized_by_producer(rows);
+  const AttentionArgs& args = attention.args;
+  const int64_t n_slots = l.kv.config().n_pages * l.kv.config().page_size, n = std::min(args.n_tokens, kMaxSplitTokens);
+  const int64_t needed = attention_chunks(args, 2 * (n_slots + kKeyChunk));  // RunContext rounds contexts up
+  attention.max_chunks = std::min(needed, kMaxPartialFloats / attention_partial_floats(n, args.n_head, args.dv, 1));
+  attention.partials = l.attention_partials(attention_partial_floats(n, args.n_head, args.dv, attention.max_chunks));
+  const std::string_view kernel = has_decode_attention(args) ? "attention_decode" : "attention";
+  if (args.n_tokens > kMaxSplitTokens) {
+    l.add(kernel, [attention](const RunContext& c) { return launch_slices(attention, c); });
+    return {};
   }
-  l.add(has_decode_attention(args) ? "attention_decode" : "attention",
-        [attention](const RunContext& c) { return launch_attention(attention.bind(c), c.stream); });
-  if (!attention.partials) return {};
+  const ir::ValueId rows = as_rows_of_product(l, node.output);
+  if (rows != ir::kNone && has_decode_attention(args)) attention.q8 = l.quantized_by_producer(rows);
+  l.add(kernel, [attention](const RunContext& c) {
+    return launch_attention(attention.bind(c, 0, attention.args.n_tokens), c.stream);
+  });
   StepReport& merge = l.add("attention_merge", [attention](const RunContext& c) {
-    return attention.is_split(c) ? launch_attention_merge(attention.bind(c), c.stream) : cudaSuccess;
+    if (!attention.is_split(c)) return cudaSuccess;
+    return launch_attention_merge(attention.bind(c, 0, attention.args.n_tokens), c.stream);
   });
   merge.label = "attention merge";
   merge.operations = merge.bytes = 0;

@@ -58,6 +58,7 @@ struct AttentionArgs {
   const void* values = nullptr;
   KvType type = KvType::f16;
   int64_t n_tokens = 0, n_head = 0, n_head_kv = 0, dk = 0, dv = 0, page_size = 0;
+  int64_t n_step_tokens = 0;  // of the step that these are a part of; 0: n_tokens
   // Inputs of the step: they are read before the kernel before this one has ended.
   const int32_t* positions = nullptr;
   const int32_t* seq_ids = nullptr;
@@ -69,7 +70,8 @@ struct AttentionArgs {
   int64_t window = 0, chunk = 0;
   bool causal = true;
   float* partials = nullptr;  // attention_partial_floats()
-  int64_t n_chunks = 0;       // blocks per token, at least the chunks of any
+  int64_t most_keys = 0;      // with partials: no sequence has more keys
+  int64_t n_chunks = 0;       // attention_chunks(*this, most_keys), blocks per token
 };
 inline int64_t attention_partial_floats(int64_t n_tokens, int64_t n_head, int64_t dv, int64_t n_chunks) {
   return n_tokens * n_head * n_chunks * (dv + 2);

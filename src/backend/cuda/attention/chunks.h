@@ -23,13 +23,13 @@ TOKAMAK_KV_HD constexpr int64_t attention_chunk(int64_t n, int64_t n_head_kv) {
 }
 
 struct KeyChunks {
-  int64_t first_key, size, count;  // chunk i: keys [first_key + i size, first_key + (i + 1) size)
+  int first_key, size, count;  // chunk i: keys [first_key + i size, first_key + (i + 1) size)
 };
 // For a token that sees keys [begin, end).
-TOKAMAK_KV_HD constexpr KeyChunks key_chunks(int64_t begin, int64_t end, int64_t n_head_kv) {
-  const int64_t first = begin / kKeyTile * kKeyTile, n = end > begin ? end - first : 0;
-  const int64_t size = attention_chunk(n, n_head_kv);
-  return {first, size, (n + size - 1) / size};
+TOKAMAK_KV_HD constexpr KeyChunks key_chunks(int begin, int end, int n_head_kv) {
+  const int first = begin / int{kKeyTile} * int{kKeyTile}, n = end > begin ? end - first : 0;
+  const auto size = static_cast<int>(attention_chunk(n, n_head_kv));
+  return {first, size, static_cast<int>((static_cast<unsigned>(n) + size - 1) / size)};
 }
 
 // The most chunks that a token has which sees at most n keys.

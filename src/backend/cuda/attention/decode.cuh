@@ -67,7 +67,7 @@ __device__ inline Work this_work(const AttentionArgs& a) {
   w.begin = max(w.first, keys.begin);
   w.end = a.partials ? min(w.first + static_cast<int>(chunks.size), keys.end) : keys.end;
   w.n_tiles = w.end > w.first ? (w.end - w.first + kTile - 1) / kTile : 0;
-  w.written_before = a.causal ? a.positions[w.token] + 1 - static_cast<int>(a.n_tokens) : 0;
+  w.written_before = a.causal ? a.positions[w.token] + 1 - static_cast<int>(max(a.n_tokens, a.n_step_tokens)) : 0;
   return w;
 }
 
@@ -180,6 +180,22 @@ __device__ __forceinline__ void load_queries(Queries<C>& q, const AttentionArgs&
 __device__ __forceinline__ float half_at(const uint8_t* p) { return __half2float(*reinterpret_cast<const __half*>(p)); }
 __device__ __forceinline__ float float_at(const uint8_t* p) { return *reinterpret_cast<const float*>(p); }
 
+// Loads and uses n operands, a batch of loads ahead of the products that wait for them.
+template <int n, class Address, class Load, class Use>
+__device__ __forceinline__ void in_batches(Address address, Load load, Use use) {
+  constexpr int kBatch = 4;
+  uint32_t loaded[2][kBatch][4];
+#pragma unroll
+  for (int i = 0; i < n + kBatch; i += kBatch) {
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j)
+      if (i + j < n) load(loaded[i / kBatch % 2][j], address(i + j));
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j)
+      if (i > 0 && i - kBatch + j < n) use(i - kBatch + j, loaded[(i / kBatch + 1) % 2][j]);
+  }
+}
+
 template <class C>
 __device__ __forceinline__ void multiply_parts(float (&c)[4], const uint32_t (&a)[4], const Queries<C>& q, int step) {
 #pragma unroll
@@ -195,38 +211,33 @@ __device__ __forceinline__ void key_products(float (&x)[4], const Queries<C>& q,
   const uint32_t row = shared_address(keys) + slot * C::keys().row_bytes;
   float c[2][4] = {};
   if constexpr (!C::kCodes) {
-#pragma unroll
-    for (int s = 0; s < C::kDk / 16; ++s) {
-      uint32_t k[4];
-      load_matrices(k, row + C::keys().swizzled_chunk(2 * s + chunk, slot) * kKvChunkBytes);
-      multiply_parts<C>(c[s % 2], k, q, s);
-    }
+    in_batches<C::kDk / 16>([&](int s) { return row + C::keys().swizzled_chunk(2 * s + chunk, slot) * kKvChunkBytes; },
+                            load_matrices, [&](int s, const uint32_t(&k)[4]) { multiply_parts<C>(c[s % 2], k, q, s); });
 #pragma unroll
     for (int i = 0; i < 4; ++i) x[i] = c[0][i] + c[1][i];
   } else {
 #pragma unroll
     for (int i = 0; i < 4; ++i) x[i] = 0;
+    in_batches<C::kDk / 32>(
+        [&](int b) { return row + C::keys().swizzled_chunk(2 * b + chunk, slot) * kKvChunkBytes; }, load_matrices,
+        [&](int b, const uint32_t(&codes)[4]) {
 #pragma unroll
-    for (int b = 0; b < C::kDk / 32; ++b) {
-      uint32_t codes[4];
-      load_matrices(codes, row + C::keys().swizzled_chunk(2 * b + chunk, slot) * kKvChunkBytes);
+          for (int half = 0; half < 2; ++half) {
+            const uint32_t first = codes[2 * half], second = codes[2 * half + 1];
+            const uint32_t k[4] = {decode_two<C::kType, 0, 1>(first), decode_two<C::kType, 0, 1>(second),
+                                   decode_two<C::kType, 2, 3>(first), decode_two<C::kType, 2, 3>(second)};
+            multiply_parts<C>(c[half], k, q, 2 * b + half);
+          }
+          if constexpr (C::kType == KvType::q8_0) {
+            const float d0 = half_at(keys + C::keys().scale_offset(first_slot + g, b)),
+                        d1 = half_at(keys + C::keys().scale_offset(first_slot + g + 8, b));
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const uint32_t first = codes[2 * half], second = codes[2 * half + 1];
-        const uint32_t k[4] = {decode_two<C::kType, 0, 1>(first), decode_two<C::kType, 0, 1>(second),
-                               decode_two<C::kType, 2, 3>(first), decode_two<C::kType, 2, 3>(second)};
-        multiply_parts<C>(c[half], k, q, 2 * b + half);
-      }
-      if constexpr (C::kType == KvType::q8_0) {
-        const float d0 = half_at(keys + C::keys().scale_offset(first_slot + g, b)),
-                    d1 = half_at(keys + C::keys().scale_offset(first_slot + g + 8, b));
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          x[i] = fmaf(c[0][i] + c[1][i], i < 2 ? d0 : d1, x[i]);
-          c[0][i] = c[1][i] = 0;
-        }
-      }
-    }
+            for (int i = 0; i < 4; ++i) {
+              x[i] = fmaf(c[0][i] + c[1][i], i < 2 ? d0 : d1, x[i]);
+              c[0][i] = c[1][i] = 0;
+            }
+          }
+        });
     if constexpr (C::kType == KvType::f8) {
       const float d0 = float_at(keys + C::keys().scale_offset(first_slot + g, 0)) * kF8Decoded,
                   d1 = float_at(keys + C::keys().scale_offset(first_slot + g + 8, 0)) * kF8Decoded;
@@ -331,34 +342,30 @@ __device__ __forceinline__ void add_values(Result<C>& r, const float (&p)[4], co
   const uint32_t row = shared_address(values) + slot * C::values().row_bytes;
   if constexpr (!C::kCodes) {
     const Probabilities<C> operands = split<C>(p[0], p[1], p[2], p[3], lane);
-#pragma unroll
-    for (int j = 0; j < C::kDv / 16; ++j) {
-      uint32_t v[4];
-      load_transposed(v, row + C::values().swizzled_chunk(2 * j + chunk, slot) * kKvChunkBytes);
-      multiply_parts<C>(r.acc[j], v, operands);
-    }
+    in_batches<C::kDv / 16>(
+        [&](int j) { return row + C::values().swizzled_chunk(2 * j + chunk, slot) * kKvChunkBytes; }, load_transposed,
+        [&](int j, const uint32_t(&v)[4]) { multiply_parts<C>(r.acc[j], v, operands); });
   } else {
     Probabilities<C> operands;
     const float up = r.up();
+    in_batches<C::kDv / 32>(
+        [&](int b) { return row + C::values().swizzled_chunk(2 * b + chunk, slot) * kKvChunkBytes; }, load_transposed,
+        [&](int b, const uint32_t(&codes)[4]) {
+          if (b < C::values().n_scales) {
+            const int at0 = C::values().scale_offset(first_slot + g, b),
+                      at1 = C::values().scale_offset(first_slot + g + 8, b);
+            const float d0 = (C::kType == KvType::q8_0 ? half_at(values + at0) : float_at(values + at0)) * up,
+                        d1 = (C::kType == KvType::q8_0 ? half_at(values + at1) : float_at(values + at1)) * up;
+            operands = split<C>(p[0] * d0, p[1] * d0, p[2] * d1, p[3] * d1, lane);
+          }
 #pragma unroll
-    for (int b = 0; b < C::kDv / 32; ++b) {
-      if (b < C::values().n_scales) {
-        const int at0 = C::values().scale_offset(first_slot + g, b),
-                  at1 = C::values().scale_offset(first_slot + g + 8, b);
-        const float d0 = (C::kType == KvType::q8_0 ? half_at(values + at0) : float_at(values + at0)) * up,
-                    d1 = (C::kType == KvType::q8_0 ? half_at(values + at1) : float_at(values + at1)) * up;
-        operands = split<C>(p[0] * d0, p[1] * d0, p[2] * d1, p[3] * d1, lane);
-      }
-      uint32_t codes[4];
-      load_transposed(codes, row + C::values().swizzled_chunk(2 * b + chunk, slot) * kKvChunkBytes);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const uint32_t first = codes[half], second = codes[2 + half];
-        const uint32_t v[4] = {decode_two<C::kType, 0, 2>(first), decode_two<C::kType, 1, 3>(first),
-                               decode_two<C::kType, 0, 2>(second), decode_two<C::kType, 1, 3>(second)};
-        multiply_parts<C>(r.acc[2 * b + half], v, operands);
-      }
-    }
+          for (int half = 0; half < 2; ++half) {
+            const uint32_t first = codes[half], second = codes[2 + half];
+            const uint32_t v[4] = {decode_two<C::kType, 0, 2>(first), decode_two<C::kType, 1, 3>(first),
+                                   decode_two<C::kType, 0, 2>(second), decode_two<C::kType, 1, 3>(second)};
+            multiply_parts<C>(r.acc[2 * b + half], v, operands);
+          }
+        });
   }
 }
 
@@ -427,35 +434,41 @@ __device__ __forceinline__ void leave_result(Result<C>& r, float* results, float
         stats[warp * C::kColumns + 2 * t + i] = make_float2(r.largest[i], r.sum[i] / kProbabilityUnit);
 }
 
-// The four warps' results of one head become one, 32 dimensions at a time.
+// The four warps' results of one head become one.
 template <class C>
-__device__ void write_head(const AttentionArgs& a, const Work& w, const float* results, const float2* stats, int head,
-                           int first_dim, int lane) {
-  float2 s[kWarps];
-  float largest = -INFINITY, sum = 0, value = 0;
-  const int d = first_dim + lane;
+__device__ __forceinline__ void write_head(const AttentionArgs& a, const Work& w, const float* results,
+                                           const float2* stats, int head, int lane) {
+  constexpr int kGroups = (C::kDv + kWarp - 1) / kWarp;
+  float factors[kWarps], values[kGroups] = {}, largest = -INFINITY, sum = 0;
+#pragma unroll
+  for (int i = 0; i < kWarps; ++i) largest = fmaxf(largest, stats[i * C::kColumns + head].x);
 #pragma unroll
   for (int i = 0; i < kWarps; ++i) {
-    s[i] = stats[i * C::kColumns + head];
-    largest = fmaxf(largest, s[i].x);
+    const float2 s = stats[i * C::kColumns + head];
+    factors[i] = s.y == 0 ? 0.0f : exp2f(s.x - largest);
+    sum = fmaf(s.y, factors[i], sum);
   }
 #pragma unroll
-  for (int i = 0; i < kWarps; ++i) {
-    const float factor = s[i].y == 0 ? 0.0f : exp2f(s[i].x - largest);
-    sum = fmaf(s[i].y, factor, sum);
-    if (d < C::kDv) value = fmaf(results[(i * C::kColumns + head) * C::kResultStride + d], factor, value);
-  }
+  for (int i = 0; i < kWarps; ++i)
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j)
+      if (C::kDv % kWarp == 0 || j * kWarp + lane < C::kDv)
+        values[j] =
+            fmaf(results[(i * C::kColumns + head) * C::kResultStride + j * kWarp + lane], factors[i], values[j]);
   const int64_t at = w.first_head + head;
   if (a.partials) {
-    if (d < C::kDv) partial_values(a, w.token, at, w.chunk)[d] = value;
-    if (d == 0) *partial_stats(a, w.token, at, w.chunk) = make_float2(largest, sum);
-    return;
+    if (lane == 0) *partial_stats(a, w.token, at, w.chunk) = make_float2(largest, sum);
+  } else {
+    const float factor = final_factor(a, at, largest, sum);
+#pragma unroll
+    for (float& value : values) value *= factor;
   }
-  value *= final_factor(a, at, largest, sum);
-  if constexpr (C::kDv % kWarp == 0)
-    write_group(a, w.token, at * C::kDv + first_dim, value, lane);
-  else if (d < C::kDv)
-    a.y[(w.token * a.n_head + at) * C::kDv + d] = value;
+  float* out = a.partials ? partial_values(a, w.token, at, w.chunk) : a.y + (w.token * a.n_head + at) * C::kDv;
+#pragma unroll
+  for (int j = 0; j < kGroups; ++j) {
+    if (C::kDv % kWarp == 0 || j * kWarp + lane < C::kDv) out[j * kWarp + lane] = values[j];
+    if (C::kDv % kWarp == 0 && !a.partials) quantize_group(a, w.token, at * C::kDv + j * kWarp, values[j], lane);
+  }
 }
 
 template <class C>
@@ -500,9 +513,7 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(const __grid_constant_
   auto* stats = reinterpret_cast<float2*>(results + kWarps * C::kColumns * C::kResultStride);
   if (warp < kWarps) leave_result<C>(r, results, stats, warp, lane);
   __syncthreads();
-  constexpr int kGroups = (C::kDv + kWarp - 1) / kWarp;
-  for (int i = warp; i < w.n_heads * kGroups; i += kWarps + 1)
-    write_head<C>(a, w, results, stats, i / kGroups, i % kGroups * kWarp, lane);
+  for (int head = warp; head < w.n_heads; head += kWarps + 1) write_head<C>(a, w, results, stats, head, lane);
 }
 
 template <class C>
@@ -515,6 +526,7 @@ cudaError_t launch(const AttentionArgs& a, cudaStream_t stream) {
   constexpr int kWanted = 100 * 1024 / C::kStageBytes;
   DecodeParams p{.a = a, .piece = kTile, .n_stages = kWanted < 3 ? 3 : kWanted > kMaxStages ? kMaxStages : kWanted};
   p.n_stages = min(p.n_stages, (most - kBarrierBytes) / C::kStageBytes);
+  if (a.partials) p.n_stages = min(p.n_stages, static_cast<int>(attention_chunk(a.most_keys, a.n_head_kv)) / kTile);
   if (p.n_stages < 2) return cudaErrorInvalidValue;
   while (a.page_size % p.piece != 0) p.piece /= 2;
   const int shared = kBarrierBytes + p.n_stages * C::kStageBytes;

@@ -7,39 +7,49 @@ namespace tokamak::cuda {
 namespace {
 constexpr int kWarps = 8;
 
-__device__ float largest_score(const AttentionArgs& a, int64_t token, int64_t head, int64_t n, int lane) {
-  float largest = -INFINITY;
-  for (int64_t c = lane; c < n; c += kWarp) largest = fmaxf(largest, partial_stats(a, token, head, c)->x);
-  return warp_max(largest);
-}
+constexpr int kPerWarp = kWarp / kWarps;  // chunks of 32 that a warp takes
 
 __global__ void __launch_bounds__(kWarps* kWarp) merge_kernel(const __grid_constant__ AttentionArgs a) {
   allow_next_kernel();
-  __shared__ float sums[kWarps][kWarp], weights[kWarps];
+  __shared__ float sums[kWarps][kWarp];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int64_t head = blockIdx.y, token = blockIdx.z, d = blockIdx.x * int64_t{kWarp} + lane;
-  const int64_t n = chunks_of(a, token_keys(a, token)).count;
+  const int n = static_cast<int>(chunks_of(a, token_keys(a, token)).count);
   wait_for_previous_kernel();
-  const float largest = largest_score(a, token, head, n, lane);
+  const float2* all_stats = partial_stats(a, token, head, 0);
+  const float* all_values = partial_values(a, token, head, 0) + d;
+  // Of chunks base .. base + 31: lane i has the i-th chunk's stats, a warp the values of every eighth.
+  float2 stats;
+  float values[kPerWarp];
+  const auto load = [&](int base) {
+    stats = base + lane < n ? all_stats[base + lane] : make_float2(-INFINITY, 0.0f);
+#pragma unroll
+    for (int i = 0; i < kPerWarp; ++i) {
+      const int chunk = base + warp + i * kWarps;
+      values[i] = chunk < n && d < a.dv ? all_values[chunk * a.dv] : 0.0f;
+    }
+  };
+  load(0);
+  float largest = stats.x;
+  for (int chunk = kWarp + lane; chunk < n; chunk += kWarp) largest = fmaxf(largest, all_stats[chunk].x);
+  largest = warp_max(largest);
   float sum = 0, weight = 0;
-#pragma unroll 4
-  for (int64_t c = warp; c < n; c += kWarps) {
-    const float2 stats = *partial_stats(a, token, head, c);
-    const float value = d < a.dv ? partial_values(a, token, head, c)[d] : 0.0f;
+  for (int base = 0; base < n; base += kWarp) {
+    if (base > 0) load(base);
     const float factor = stats.y == 0 ? 0.0f : exp2f(stats.x - largest);
-    sum = fmaf(value, factor, sum);
     weight = fmaf(stats.y, factor, weight);
+#pragma unroll
+    for (int i = 0; i < kPerWarp; ++i) sum = fmaf(values[i], __shfl_sync(~0u, factor, warp + i * kWarps), sum);
   }
+  weight = warp_sum(weight);
   sums[warp][lane] = sum;
-  if (lane == 0) weights[warp] = weight;
   __syncthreads();
   if (warp > 0) return;
-  for (int w = 1; w < kWarps; ++w) sum += sums[w][lane], weight += weights[w];
+#pragma unroll
+  for (int w = 1; w < kWarps; ++w) sum += sums[w][lane];
   sum *= final_factor(a, head, largest, weight);
-  if (a.dv % kWarp == 0)
-    write_group(a, token, head * a.dv + d - lane, sum, lane);
-  else if (d < a.dv)
-    a.y[(token * a.n_head + head) * a.dv + d] = sum;
+  if (d < a.dv) a.y[(token * a.n_head + head) * a.dv + d] = sum;
+  if (a.dv % kWarp == 0) quantize_group(a, token, head * a.dv + d - lane, sum, lane);
 }
 }  // namespace
 

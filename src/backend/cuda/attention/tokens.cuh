@@ -1,4 +1,5 @@
-// What a token of AttentionArgs sees, and how results over chunks of keys are put together. For .cu files only.
+// What a token of AttentionArgs sees (whole warps must ask), and how results over chunks of keys are put together. For
+// .cu files only.
 //
 // Scores are kept times log2(e), so that powers of 2 take the place of exponentials.
 #pragma once
@@ -19,8 +20,13 @@ struct TokenKeys {
   int begin, end;  // visible keys
 };
 __device__ inline TokenKeys token_keys(const AttentionArgs& a, int64_t token) {
+  // Read along with the sequence's number, not after it: there are as many sequences as tokens at most.
+  const int lane = threadIdx.x % kWarp;
+  const int32_t early = lane < a.n_tokens ? a.page_begin[lane] : 0;
   const int32_t seq = a.seq_ids[token], position = a.positions[token];
-  TokenKeys out{.pages = a.pages + a.page_begin[seq], .begin = 0, .end = a.causal ? position + 1 : a.n_keys[seq]};
+  const int32_t found = __shfl_sync(~0u, early, seq % kWarp);
+  const int32_t page_begin = seq < kWarp && seq < a.n_tokens ? found : a.page_begin[seq];
+  TokenKeys out{.pages = a.pages + page_begin, .begin = 0, .end = a.causal ? position + 1 : a.n_keys[seq]};
   const int window = static_cast<int>(a.window), chunk = static_cast<int>(a.chunk);
   if (window > 0) {
     out.begin = max(0, position - window + 1);
@@ -30,7 +36,7 @@ __device__ inline TokenKeys token_keys(const AttentionArgs& a, int64_t token) {
   return out;
 }
 __device__ inline KeyChunks chunks_of(const AttentionArgs& a, const TokenKeys& keys) {
-  return key_chunks(keys.begin, keys.end, a.n_head_kv);
+  return key_chunks(keys.begin, keys.end, static_cast<int>(a.n_head_kv));
 }
 
 // Partial results: values [n_tokens][n_head][n_chunks][dv], then {largest score, sum} for each.
@@ -50,11 +56,11 @@ __device__ inline float final_factor(const AttentionArgs& a, int64_t head, float
   return factor / fmaf(sum, factor, exp2f(sink - top));
 }
 
-// A warp writes 32 neighbouring elements of a token's result, the d-th of the whole row on; d a multiple of 32.
-__device__ inline void write_group(const AttentionArgs& a, int64_t token, int64_t d, float value, int lane) {
-  const int64_t n = a.n_head * a.dv;
-  a.y[token * n + d + lane] = value;
+// A warp quantizes 32 neighbouring elements of a token's result, the d-th of the whole row on, where that is wanted.
+__device__ __forceinline__ void quantize_group(const AttentionArgs& a, int64_t token, int64_t d, float value,
+                                               int lane) {
   if (!a.q8) return;
+  const int64_t n = a.n_head * a.dv;
   const uint32_t largest = __reduce_max_sync(~0u, __float_as_uint(value) & 0x7FFFFFFF);
   const Q8Scale scale = q8_scale(__uint_as_float(largest));
   const int code = scale.inverse == 0.0f ? 0 : __float2int_rn(value * scale.inverse);

@@ -112,7 +112,8 @@ Outcome run(const Data& d, const std::vector<size_t>& which, bool split, bool qu
                   .window = s.window,
                   .chunk = s.chunk,
                   .causal = s.causal};
-  a.n_chunks = attention_chunks(a, s.most_keys());
+  a.most_keys = s.most_keys();
+  a.n_chunks = attention_chunks(a, a.most_keys);
   DeviceBytes q_d(q), keys_d(d.keys.bytes), values_d(d.values.bytes), positions_d(positions), seq_ids_d(seq_ids),
       page_begin_d(page_begin), n_keys_d(n_keys), pages_d(pages), sinks_d(d.sinks);
   DeviceBytes partials_d(static_cast<size_t>(attention_partial_floats(a.n_tokens, s.n_head, s.dv, a.n_chunks)) * 4);
@@ -297,9 +298,9 @@ TEST(DecodeAttentionQ8, IsTheResultQuantized) {
 TEST(KeyChunks, HaveNoGapsAndFitTheGrid) {
   for (const int64_t n_head_kv : {1, 2, 4, 8, 32, 128})
     for (int64_t n = 1; n < 300000; n += 1 + n / 50) {
-      const KeyChunks chunks = key_chunks(0, n, n_head_kv);
+      const KeyChunks chunks = key_chunks(0, static_cast<int>(n), static_cast<int>(n_head_kv));
       EXPECT_EQ(chunks.size % kKeyTile, 0);
-      EXPECT_GE(chunks.count * chunks.size, n);
+      EXPECT_GE(int64_t{chunks.count} * chunks.size, n);
       EXPECT_LT((chunks.count - 1) * chunks.size, n);
       EXPECT_LE(chunks.count, max_key_chunks(n, n_head_kv)) << n << " " << n_head_kv;
       EXPECT_LE(max_key_chunks(n, n_head_kv), max_key_chunks(n + n / 50 + 1, n_head_kv)) << n << " " << n_head_kv;
