@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/cuda/columns/columns.h"
+#include "backend/cuda/lower_gemm.h"
 #include "backend/cuda/matvec/layout.h"
 #include "backend/cuda/matvec/matvec.h"
 #include "backend/cuda/ops/rows.h"
@@ -135,30 +137,71 @@ void Lowering::reserve_slots() {
   int64_t largest = 0;
   for (const ir::Node& node : graph.nodes) {
     if (node.op != ir::Op::mul_mat && node.op != ir::Op::mul_mat_id) continue;
+    if (uses_gemm(*this, node)) continue;
     const DType dtype = value(node.inputs[0]).dtype;
+    const Shape& x = value(node.inputs[1]).shape;
+    if (on_tensor_columns(node)) {
+      largest = std::max(largest, x.n_rows() * halves_column_bytes(x.row_elems()));
+      continue;
+    }
     if (!has_matvec(dtype) || activation_of(dtype) != ActivationForm::q8) continue;
     wants_q8_[same_rows(node.inputs[1])] = true;
-    const Shape& x = value(node.inputs[1]).shape;
     largest = std::max(largest, x.n_rows() * q8_column_bytes(x.row_elems()));
   }
   if (largest == 0) return;
   for (size_t i = 0; i < kSlots; ++i) slots_.push_back({.address = region(static_cast<uint64_t>(largest))});
 }
 
-Address Lowering::new_slot(ir::ValueId x) {
+const Lowering::Slot* Lowering::slot_of(ir::ValueId x, InputForm form) const {
+  for (const Slot& slot : slots_)
+    if (slot.value == x && slot.form == form) return &slot;
+  return nullptr;
+}
+
+Address Lowering::new_slot(ir::ValueId x, InputForm form) {
   Slot& slot = slots_[next_slot_];
   next_slot_ = (next_slot_ + 1) % slots_.size();
   slot.value = x;
+  slot.form = form;
   return slot.address;
 }
 
-Address Lowering::quantized_by_producer(ir::ValueId x) { return wants_q8_[x] ? new_slot(x) : Address{}; }
+Address Lowering::quantized_by_producer(ir::ValueId x) { return wants_q8_[x] ? new_slot(x, InputForm::q8) : Address{}; }
+
+bool Lowering::on_tensor_columns(const ir::Node& product) const {
+  if (batch_invariant || product.op != ir::Op::mul_mat) return false;
+  const ir::Value& weight = value(product.inputs[0]);
+  const int64_t n_cols = value(product.inputs[1]).shape.n_rows();
+  return weight.shape.rank() == 2 && n_cols >= 2 && n_cols <= most_tensor_columns() && has_columns(weight.dtype);
+}
+
+Address Lowering::halves(ir::ValueId id, HalfOrder order) {
+  const ir::ValueId x = same_rows(id);
+  const InputForm form = order == HalfOrder::fours ? InputForm::fours : InputForm::eights;
+  if (const Slot* slot = slot_of(x, form)) return slot->address;
+  const Address out = new_slot(x, form);
+  const Rows from = rows(x);
+  StepReport& report = add("halve", [from, out, order](const RunContext& c) {
+    return launch_halve({.x = c.at(from.address),
+                         .n_cols = from.n_rows,
+                         .k = from.n,
+                         .x_stride = from.stride_elems,
+                         .halves = c.at<std::byte>(out),
+                         .order = order,
+                         .overlap = true},
+                        c.stream);
+  });
+  report.what += " (input to f16)";
+  report.label = "convert";
+  report.operations = 0;
+  report.bytes = 6.0 * static_cast<double>(from.total());
+  return out;
+}
 
 Address Lowering::quantized(ir::ValueId id) {
   const ir::ValueId x = same_rows(id);
-  for (const Slot& slot : slots_)
-    if (slot.value == x) return slot.address;
-  const Address out = new_slot(x);
+  if (const Slot* slot = slot_of(x, InputForm::q8)) return slot->address;
+  const Address out = new_slot(x, InputForm::q8);
   Rows from = rows(x);
   const auto about = [&](StepReport& report, double bytes) {
     report.what += " (input quantized)";

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cuda/columns/halves.h"
 #include "backend/cuda/program.h"
 #include "fuse/rules.h"
 #include "ir/graph.h"
@@ -86,8 +87,25 @@ class Lowering {
     Address tiles;
   };
   std::vector<TileUse> prefill_tiles;
+  // Inputs in the form of gemm/ (the newest first) and routes of experts made so far: lower_gemm.h.
+  struct HalfUse {
+    ir::ValueId value = ir::kNone, ids = ir::kNone;
+    Address address;
+    int64_t n_bytes = 0;
+  };
+  std::vector<HalfUse> half_uses;
+  struct RouteUse {
+    ir::ValueId ids;
+    int n_expert;
+    Address route;
+  };
+  std::vector<RouteUse> expert_routes;
   // x quantized for matvec/: columns of q8. Adds the step that does it unless that is still at hand.
   Address quantized(ir::ValueId x);
+  // x as columns/ reads it, likewise.
+  Address halves(ir::ValueId x, HalfOrder order);
+  // Whether the product runs on the kernels of columns/.
+  bool on_tensor_columns(const ir::Node& product) const;
   // Where a kernel that makes x may leave it quantized too; none when no product wants it.
   Address quantized_by_producer(ir::ValueId x);
   // Constants that no weight holds. Valid as long as the program.
@@ -102,13 +120,16 @@ class Lowering {
   }
 
  private:
-  struct Slot {  // a quantized input; the oldest is overwritten when a new one is needed
+  enum class InputForm : uint8_t { q8, fours, eights };
+  struct Slot {  // a converted input; the oldest is overwritten when a new one is needed
     ir::ValueId value = ir::kNone;
+    InputForm form = InputForm::q8;
     Address address;
   };
   StepReport describe(std::string_view kernel, std::string_view note) const;
   void add_costs(const ir::Group& group, StepReport& report) const;
-  Address new_slot(ir::ValueId x);
+  const Slot* slot_of(ir::ValueId x, InputForm form) const;
+  Address new_slot(ir::ValueId x, InputForm form);
   void reserve_slots();
 
   const ir::Plan& plan_;

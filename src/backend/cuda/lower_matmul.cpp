@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include "backend/cuda/columns/columns.h"
+#include "backend/cuda/lower_gemm.h"
 #include "backend/cuda/lower_matmul.h"
 #include "backend/cuda/lower_siblings.h"
 #include "backend/cuda/matvec/layout.h"
@@ -27,33 +29,38 @@ cudaError_t Product::launch_rows(const RunContext& c) const {
   return launch_matmul(a, c.stream);
 }
 
-cudaError_t Product::launch_packed(const RunContext& c) const {
-  return launch_matvec({.dtype = dtype,
-                        .weights = c.at<std::byte>(weights),
-                        .up = c.at<std::byte>(up),
-                        .n_rows = args.n_rows,
-                        .k = args.k,
-                        .n_cols = static_cast<int>(args.n_cols),
-                        .x = c.at<std::byte>(x),
-                        .x_stride = args.x_stride,
-                        .y = c.at(y),
-                        .y_stride = args.y_stride,
-                        .scale = c.at(scale),
-                        .up_scale = c.at(up_scale),
-                        .bias = c.at(bias),
-                        .up_bias = c.at(up_bias),
-                        .residual = c.at(residual),
-                        .residual_stride = args.residual_stride,
-                        .glu = args.glu,
-                        .alpha = args.alpha,
-                        .limit = args.limit,
-                        .ids = c.at<int32_t>(ids),
-                        .n_used = static_cast<int>(n_used),
-                        .ids_stride = ids_stride,
-                        .x_per_token = x_per_token,
-                        .overlap = overlaps(args.n_cols),
-                        .ids_are_settled = ids_are_settled},
-                       c.stream);
+MatvecArgs Product::packed_args(const RunContext& c) const {
+  return {.dtype = dtype,
+          .weights = c.at<std::byte>(weights),
+          .up = c.at<std::byte>(up),
+          .n_rows = args.n_rows,
+          .k = args.k,
+          .n_cols = static_cast<int>(args.n_cols),
+          .x = c.at<std::byte>(x),
+          .x_stride = args.x_stride,
+          .y = c.at(y),
+          .y_stride = args.y_stride,
+          .scale = c.at(scale),
+          .up_scale = c.at(up_scale),
+          .bias = c.at(bias),
+          .up_bias = c.at(up_bias),
+          .residual = c.at(residual),
+          .residual_stride = args.residual_stride,
+          .glu = args.glu,
+          .alpha = args.alpha,
+          .limit = args.limit,
+          .ids = c.at<int32_t>(ids),
+          .n_used = static_cast<int>(n_used),
+          .ids_stride = ids_stride,
+          .x_per_token = x_per_token,
+          .overlap = on_tensor_columns || overlaps(args.n_cols),
+          .ids_are_settled = ids_are_settled};
+}
+
+cudaError_t Product::launch(const RunContext& c) const {
+  if (!is_packed) return launch_rows(c);
+  if (on_gemm) return launch_on_gemm(c);
+  return on_tensor_columns ? launch_columns(packed_args(c), c.stream) : launch_matvec(packed_args(c), c.stream);
 }
 
 namespace {
@@ -85,7 +92,20 @@ Product product_of(Lowering& l, const ir::Node& node, ir::ValueId result) {
                        .y_stride = y.stride_elems},
               .weights = kernel_form(weight),
               .y = y.address};
-  if (quantized) {
+  if (uses_gemm(l, node)) {
+    out.on_gemm = true;
+    if (node.op == ir::Op::mul_mat_id) {
+      const ExpertColumns columns = expert_columns(l, node);
+      out.x = columns.columns;
+      out.route = columns.route;
+      out.shape = columns.shape;
+    } else {
+      out.x = half_columns(l, node.inputs[1]);
+    }
+  } else if (out.is_packed && l.on_tensor_columns(node)) {
+    out.on_tensor_columns = true;
+    out.x = l.halves(node.inputs[1], half_order(weight.dtype));
+  } else if (quantized) {
     out.x = l.quantized(node.inputs[1]);
   } else {
     const Rows x = l.rows(node.inputs[1]);
@@ -96,6 +116,12 @@ Product product_of(Lowering& l, const ir::Node& node, ir::ValueId result) {
 }
 
 void add_product(Lowering& l, const ir::Node& node, const Product& product) {
+  if (product.on_gemm) return add_gemm(l, product);
+  if (product.on_tensor_columns) {
+    l.add(
+        columns_kernel(product.dtype), [product](const RunContext& c) { return product.launch(c); }, kColumnsNote);
+    return;
+  }
   const CudaWeight& weight = weight_of(l, node);
   l.add(
       kernel_of(weight), [product](const RunContext& c) { return product.launch(c); }, note_of(weight));

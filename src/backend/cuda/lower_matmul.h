@@ -1,7 +1,9 @@
 // What the lowerings of products share.
 #pragma once
 
+#include "backend/cuda/gemm/route.h"
 #include "backend/cuda/lower.h"
+#include "backend/cuda/matvec/matvec.h"
 #include "backend/cuda/ops/matmul.h"
 
 namespace tokamak::cuda {
@@ -10,18 +12,25 @@ namespace tokamak::cuda {
 struct Product {
   DType dtype = DType::f32;
   bool is_packed = false;
-  MatmulArgs args;  // shapes and constants
+  bool on_tensor_columns = false;  // a kernel of columns/
+  bool on_gemm = false;            // a kernel of gemm/
+  MatmulArgs args;                 // shapes and constants
   Address weights, up, x, y, scale, up_scale, bias, up_bias, residual;
   Address ids;  // of stacks of matrices: int32 [n_cols / n_used, n_used]
   int64_t n_used = 1, ids_stride = 0;
   bool x_per_token = true, ids_are_settled = false;
+  RouteShape shape;          // of experts on gemm/
+  Address route, workspace;  // of gemm/
 
-  cudaError_t launch(const RunContext& c) const { return is_packed ? launch_packed(c) : launch_rows(c); }
+  cudaError_t launch(const RunContext& c) const;
 
  private:
   cudaError_t launch_rows(const RunContext& c) const;
-  cudaError_t launch_packed(const RunContext& c) const;
+  cudaError_t launch_on_gemm(const RunContext& c) const;
+  MatvecArgs packed_args(const RunContext& c) const;
 };
+
+inline constexpr std::string_view kColumnsNote = "result depends on the number of columns";
 
 const CudaWeight& weight_of(const Lowering& lowering, const ir::Node& product);
 // What the kernels of MUL_MAT read.

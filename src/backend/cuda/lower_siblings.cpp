@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "backend/cuda/columns/columns.h"
 #include "backend/cuda/matvec/layout.h"
 #include "backend/cuda/matvec/matvec.h"
 
@@ -12,7 +13,9 @@ namespace {
 // Groups of one input follow each other closely.
 constexpr size_t kReach = 32;
 
-bool can_lead(const Product& p) { return p.is_packed && p.args.n_cols == 1 && !p.up && !p.residual && !p.ids; }
+bool can_lead(const Product& p) {
+  return p.is_packed && (p.args.n_cols == 1 || p.on_tensor_columns) && !p.up && !p.residual && !p.ids;
+}
 
 // The nodes of a product without gate and residual, as mul_mat_epilogue lists them; none for other groups.
 std::optional<std::vector<ir::NodeId>> plain_product(const ir::Graph& graph, const ir::Group& group) {
@@ -55,14 +58,14 @@ cudaError_t launch_together(const RunContext& c, const std::vector<Product>& pro
                      .scale = c.at(p.scale),
                      .bias = c.at(p.bias)});
   const Product& first = products.front();
-  return launch_matvec_group({.dtype = first.dtype,
+  const MatvecGroupArgs group{.dtype = first.dtype,
                               .parts = parts,
                               .k = first.args.k,
                               .n_cols = static_cast<int>(first.args.n_cols),
                               .x = c.at<std::byte>(first.x),
                               .x_stride = first.args.x_stride,
-                              .overlap = overlaps(first.args.n_cols)},
-                             c.stream);
+                              .overlap = true};
+  return first.on_tensor_columns ? launch_columns_group(group, c.stream) : launch_matvec_group(group, c.stream);
 }
 
 }  // namespace
@@ -78,8 +81,11 @@ void add_with_siblings(Lowering& l, const ir::Node& node, const Product& product
       products.push_back(take_along(l, groups[next], *nodes));
   }
   if (products.size() == 1) return add_product(l, node, product);
-  l.add(find_matvec_layout(product.dtype)->kernel,
-        [products = std::move(products)](const RunContext& c) { return launch_together(c, products); });
+  const bool columns = product.on_tensor_columns;
+  l.add(
+      columns ? columns_kernel(product.dtype) : find_matvec_layout(product.dtype)->kernel,
+      [products = std::move(products)](const RunContext& c) { return launch_together(c, products); },
+      columns ? kColumnsNote : "");
 }
 
 }  // namespace tokamak::cuda

@@ -60,8 +60,26 @@ cudaError_t launch(DType dtype, MatvecParams params, const MatvecParts& parts, c
 
 }  // namespace
 
+ColumnsDevice columns_device() {
+  int device = 0;
+  ColumnsDevice d{1, 48 * 1024, 48 * 1024};
+  if (cudaGetDevice(&device) != cudaSuccess) return d;
+  cudaDeviceGetAttribute(&d.n_sms, cudaDevAttrMultiProcessorCount, device);
+  cudaDeviceGetAttribute(&d.shared_bytes_of_cta, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  cudaDeviceGetAttribute(&d.shared_bytes_of_sm, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+  return d;
+}
+
+int most_tensor_columns() {
+  // Sums of 28 parts of two matrices of 32 rows and 18 floats each, a table of 8 KB and stages of one warp.
+  return columns_device().shared_bytes_of_cta >= 148 * 1024 ? kMaxTensorColumns : 8;
+}
+
 bool has_columns(DType dtype) { return find(dtype) != nullptr; }
 std::string_view columns_kernel(DType dtype) { return find(dtype)->name; }
+HalfOrder half_order(DType dtype) {
+  return dtype == DType::nvfp4 || dtype == DType::mxfp4 ? HalfOrder::eights : HalfOrder::fours;
+}
 
 cudaError_t launch_columns(const MatvecArgs& args, cudaStream_t stream) {
   const MatvecParams params = params_of(args);
@@ -76,7 +94,7 @@ cudaError_t launch_columns_group(const MatvecGroupArgs& group, cudaStream_t stre
 }
 
 cudaError_t launch_halve(const HalveArgs& a, cudaStream_t stream) {
-  return run_halve(a.x, a.n_cols, a.k, a.x_stride, static_cast<uint8_t*>(a.halves), a.overlap, stream);
+  return run_halve(a.x, a.n_cols, a.k, a.x_stride, static_cast<uint8_t*>(a.halves), a.order, a.overlap, stream);
 }
 
 }  // namespace tokamak::cuda
