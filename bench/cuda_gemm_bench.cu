@@ -79,6 +79,64 @@ struct Bench {
   }
 };
 
+// One layer's experts as in Qwen3-30B-A3B: 128 experts, 8 used, gate and up of 768 x 2048, down of 2048 x 768.
+void bench_experts(DType dtype, int n_tokens, int tile_cols) {
+  const int64_t n_expert = 128, n_used = 8, n_embd = 2048, n_ff = 768, n_pairs = n_tokens * n_used;
+  const RouteShape shape{n_tokens, 8, 128, tile_cols};
+  const auto stack = [&](int64_t rows, int64_t k) {  // two copies, apart
+    const int64_t bytes = static_cast<int64_t>(packed_bytes(dtype, n_expert, rows, k) + 255) / 256 * 256;
+    uint8_t* p = device_alloc(static_cast<size_t>(bytes));
+    const std::vector<std::byte> file = testing::random_rows(dtype, rows, k, 3);
+    std::vector<std::byte> packed(packed_bytes(dtype, 1, rows, k));
+    const int64_t table = static_cast<int64_t>(packed_bytes(dtype, 0, 1, k));
+    pack_matrices(dtype, {file.data(), 1, rows, k, packed.data()});
+    check(cudaMemcpy(p, packed.data(), packed.size(), cudaMemcpyHostToDevice), "copy");
+    const int64_t body = static_cast<int64_t>(packed.size()) - table;
+    for (int64_t e = 1; e < n_expert; ++e)
+      check(cudaMemcpyAsync(p + table + e * body, p + table, static_cast<size_t>(body), cudaMemcpyDeviceToDevice),
+            "copy");
+    return p;
+  };
+  const auto floats = [](int64_t n) { return reinterpret_cast<float*>(device_alloc(static_cast<size_t>(n) * 4)); };
+  uint8_t *gate = stack(n_ff, n_embd), *up = stack(n_ff, n_embd), *down = stack(n_embd, n_ff);
+  float *x = floats(n_tokens * n_embd), *h = floats(n_pairs * n_ff), *y = floats(n_pairs * n_embd);
+  check(cudaMemset(x, 0, static_cast<size_t>(n_tokens * n_embd) * 4), "memset");
+  std::vector<int32_t> list(static_cast<size_t>(n_pairs));
+  for (size_t i = 0; i < list.size(); ++i)
+    list[i] = static_cast<int32_t>((testing::random_bits(5, i / 8) + i % 8 * 17) % 128);
+  auto* ids = reinterpret_cast<int32_t*>(device_alloc(list.size() * 4));
+  check(cudaMemcpy(ids, list.data(), list.size() * 4, cudaMemcpyHostToDevice), "copy");
+  uint8_t* route = device_alloc(static_cast<size_t>(Route::bytes(shape)));
+  uint8_t* in = device_alloc(static_cast<size_t>(half_columns_bytes(shape.n_columns(), n_embd)));
+  uint8_t* mid = device_alloc(static_cast<size_t>(half_columns_bytes(shape.n_columns(), n_ff)));
+  const auto product = [&](const void* w, const void* u, int64_t rows, int64_t k, const void* cols, float* out) {
+    GemmArgs a{.dtype = dtype, .weights = w, .up = u, .n_rows = rows, .k = k, .n_cols = static_cast<int>(n_pairs)};
+    a.x = cols, a.y = out, a.y_stride = rows, a.glu = u ? 2 : -1, a.shape = &shape, a.route = route;
+    return a;
+  };
+  const std::function<void(cudaStream_t)> steps[] = {
+      [&](cudaStream_t s) { check(launch_route(ids, 8, shape, route, false, s), "route"); },
+      [&](cudaStream_t s) {
+        check(launch_half_columns({x, n_tokens, n_embd, n_embd, in, &shape, route, 8}, s), "convert");
+      },
+      [&](cudaStream_t s) { check(launch_gemm(product(gate, up, n_ff, n_embd, in, h), s), "gate"); },
+      [&](cudaStream_t s) {
+        check(launch_half_columns({h, n_pairs, n_ff, n_ff, mid, &shape, route, 1}, s), "convert");
+      },
+      [&](cudaStream_t s) { check(launch_gemm(product(down, nullptr, n_embd, n_ff, mid, y), s), "down"); }};
+  for (const auto& step : steps) step(nullptr);
+  const double all = time_graph(8, [&](int, cudaStream_t s) {
+                       for (const auto& step : steps) step(s);
+                     }).median;
+  std::printf("experts %-6s %5d tokens, tiles of %3d: %7.1f us;", dtype_name(dtype).data(), n_tokens, tile_cols, all);
+  for (const auto& step : steps) std::printf(" %6.1f", time_graph(8, [&](int, cudaStream_t s) { step(s); }).median);
+  std::printf("\n");
+  for (void* p : {static_cast<void*>(gate), static_cast<void*>(up), static_cast<void*>(down), static_cast<void*>(x),
+                  static_cast<void*>(h), static_cast<void*>(y), static_cast<void*>(ids), static_cast<void*>(route),
+                  static_cast<void*>(in), static_cast<void*>(mid)})
+    cudaFree(p);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -89,11 +147,15 @@ int main(int argc, char** argv) {
   struct Shape {
     int64_t n_rows, k;
   };
-  const DType types[] = {DType::nvfp4, DType::q4_0, DType::q4_k, DType::q8_0, DType::mxfp4, DType::q6_k, DType::bf16};
+  const bool one = std::getenv("ONE") != nullptr, quick = one || std::getenv("QUICK") != nullptr;
+  std::vector<DType> types = {DType::nvfp4, DType::q4_0, DType::q4_k, DType::q8_0, DType::bf16};
+  if (quick) types = {DType::nvfp4, DType::q4_k, DType::bf16};
+  if (one) types = {DType::nvfp4};
   std::printf("us (TFLOP/s)\n%-14s %6s", "shape", "n");
   for (const DType type : types) std::printf(" %13s", dtype_name(type).data());
   std::printf(" %8s\n", "convert");
-  for (const auto& [n_rows, k] : {Shape{4096, 14336}, {28672, 4096}, {4096, 4096}, {6144, 4096}})
+  for (const auto& [n_rows, k] : {Shape{4096, 14336}, {28672, 4096}, {4096, 4096}, {6144, 4096}}) {
+    if (quick && n_rows != 28672 && k != 14336) continue;
     for (const int n : columns) {
       std::printf("%5lld x %-6lld %6d", static_cast<long long>(n_rows), static_cast<long long>(k), n);
       double convert = 0;
@@ -106,11 +168,17 @@ int main(int argc, char** argv) {
       }
       std::printf(" %8.1f\n", convert);
     }
+  }
   std::printf("gate and up of 14336 x 4096 with SwiGLU\n");
   for (const int n : columns) {
     std::printf("%21d", n);
     for (const DType type : types) std::printf(" %7.1f", Bench(type, 14336, 4096, n).time(n, true));
     std::printf("\n");
   }
+  std::printf("one layer of experts: all; route, convert, gate and up, convert, down\n");
+  for (const DType type : {DType::nvfp4, DType::q4_k})
+    for (const int n_tokens : {32, 128, 512, 2048})
+      for (const int tile_cols : {64, 128, 256})
+        if (tile_cols * 16 >= n_tokens && tile_cols <= n_tokens) bench_experts(type, n_tokens, tile_cols);
   return 0;
 }

@@ -37,6 +37,7 @@ int device_attribute(cudaDeviceAttr attribute, int otherwise) {
 }
 
 GemmPlan plan_of_args(const GemmArgs& a) {
+  if (a.shape) return expert_plan(a.shape->tile_cols, a.k, !is_quantized(a.dtype));
   return plan_of(a.up ? 2 * a.n_rows : a.n_rows, a.k, a.n_cols, !is_quantized(a.dtype));
 }
 
@@ -61,6 +62,15 @@ GemmParams params_of(const GemmArgs& a) {
   p.limit = a.limit;
   p.partial = static_cast<float*>(a.workspace);
   p.overlap = a.overlap;
+  if (a.shape) {
+    const Route route = Route::at(a.route, *a.shape);
+    p.n_padded = a.shape->n_columns();
+    p.x_factor = reinterpret_cast<const float*>(p.x + half_tiles_bytes(p.n_padded, a.k));
+    p.tiles = route.tiles;
+    p.n_tiles = route.n_tiles;
+    p.destination = route.destination;
+    p.n_col_tiles = a.shape->most_tiles();
+  }
   p.n_sms = device_attribute(cudaDevAttrMultiProcessorCount, 1);
   return p;
 }
@@ -75,17 +85,28 @@ bool has_gemm(DType dtype) { return find_kernel(dtype) != nullptr; }
 
 cudaError_t launch_half_columns(const HalfColumnsArgs& a, cudaStream_t stream) {
   auto* tiles = static_cast<uint8_t*>(a.halves);
+  const int64_t n_padded = a.shape ? a.shape->n_columns() : half_padded(a.n_cols);
   return run_half_columns({.x = a.x,
                            .n_cols = a.n_cols,
                            .k = a.k,
                            .x_stride = a.x_stride,
                            .n_groups = (a.k + 127) / 128,
-                           .n_padded = half_padded(a.n_cols),
+                           .n_padded = n_padded,
                            .tiles = tiles,
-                           .factor = reinterpret_cast<float*>(tiles + half_tiles_bytes(a.n_cols, a.k)),
-                           .source = a.source,
+                           .factor = reinterpret_cast<float*>(tiles + half_tiles_bytes(n_padded, a.k)),
+                           .positions = a.shape ? Route::at(a.route, *a.shape).positions : nullptr,
+                           .n_copies = a.n_copies,
                            .overlap = a.overlap},
                           stream);
+}
+
+cudaError_t launch_route(const int32_t* ids, int64_t ids_stride, const RouteShape& shape, void* route, bool overlap,
+                         cudaStream_t stream) {
+  return run_route({ids, ids_stride, shape, Route::at(route, shape), overlap}, stream);
+}
+int expert_tile_columns(int64_t n_pairs, int64_t n_expert) {
+  const int64_t usual = n_pairs / n_expert;
+  return usual <= 56 ? 64 : 256;
 }
 
 uint64_t gemm_workspace_bytes(const GemmArgs& a) {
@@ -101,7 +122,8 @@ cudaError_t launch_gemm(const GemmArgs& args, cudaStream_t stream) {
   GemmParams params = params_of(args);
   const cudaError_t error = kernel->launch(params, plan, stream);
   if (error != cudaSuccess || plan.n_splits == 1) return error;
-  params.n_splits = plan.n_splits;
+  params.n_splits = 1;
+  params.n_parts = plan.n_splits;
   return run_reduce(params, stream);
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "backend/cuda/gemm/route.h"
 #include "tensor/dtypes.h"
 
 namespace tokamak::cuda {
@@ -30,11 +31,21 @@ struct HalfColumnsArgs {
   const float* x = nullptr;  // rows of k, x_stride elements apart
   int64_t n_cols = 1, k = 0, x_stride = 0;
   void* halves = nullptr;  // half_columns_bytes(n_cols, k), 256-byte aligned
-  // Experts: column c is row source[c] of x; columns without one (negative) are left as they are.
-  const int32_t* source = nullptr;
+  // Experts: half_columns_bytes(shape->n_columns(), k); row r of x goes to the columns of n_copies pairs from
+  // r * n_copies on (n_used of them, or 1), as the route says.
+  const RouteShape* shape = nullptr;
+  void* route = nullptr;
+  int n_copies = 1;
   bool overlap = false;
 };
 cudaError_t launch_half_columns(const HalfColumnsArgs& args, cudaStream_t stream);
+
+// --- experts.
+// Fills a route (route.h) for ids [n_tokens, n_used], rows ids_stride apart, each below n_expert (at most 2048).
+cudaError_t launch_route(const int32_t* ids, int64_t ids_stride, const RouteShape& shape, void* route, bool overlap,
+                         cudaStream_t stream);
+// Tile width for experts: by the columns that an expert gets on average.
+int expert_tile_columns(int64_t n_pairs, int64_t n_expert);
 
 // --- products.
 // y[c, row] = epilogue(sum over k of W[row, k] * x[c, k]), as launch_matvec (matvec.h): value = dot * scale + bias for
@@ -57,6 +68,10 @@ struct GemmArgs {
   int glu = -1;
   float alpha = 0.0f, limit = 0.0f;
   void* workspace = nullptr;  // gemm_workspace_bytes(...), 16-byte aligned; shared by launches of one stream
+  // Experts: column c = t * n_used + u of y is matrix ids[t, u] times the pair's column of x; scale and bias per
+  // expert, no residual; n_cols = shape->n_pairs(). Needs no workspace.
+  const RouteShape* shape = nullptr;
+  void* route = nullptr;
   bool overlap = false;
 };
 uint64_t gemm_workspace_bytes(const GemmArgs& args);

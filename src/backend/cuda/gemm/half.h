@@ -16,7 +16,7 @@
 #include "backend/cuda/matvec/types_nibble.h"
 #include "backend/cuda/matvec/types_plain.h"
 
-#if defined(__CUDACC__)
+#if defined(__CUDA_ARCH__)
 #define TOKAMAK_UNROLL _Pragma("unroll")
 #else
 #define TOKAMAK_UNROLL
@@ -112,9 +112,10 @@ TOKAMAK_HD void e2m1_halves(uint32_t codes, uint32_t (&out)[2]) {
   const uint32_t odd = (codes >> 2 & 0x1C1C1C1C) | (codes & 0x80808080);
   const auto convert = [](uint32_t word) {
     uint32_t halves;
-    asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %1;\ncvt.rn.f16x2.e4m3x2 %0, l;\n}"
-        : "=r"(halves)
-        : "r"(upper ? word >> 16 : word));
+    if constexpr (upper)
+      asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %1;\ncvt.rn.f16x2.e4m3x2 %0, h;\n}" : "=r"(halves) : "r"(word));
+    else
+      asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %1;\ncvt.rn.f16x2.e4m3x2 %0, l;\n}" : "=r"(halves) : "r"(word));
     return halves;
   };
   out[0] = convert(even);
@@ -284,14 +285,15 @@ struct PairMover {
 
 // Block `block` of rows row and row + 1 (even row, below P::kRows) of a tile of n_units units. Units past the end are
 // those of the last one: finite where the row's weights are, so that activations of 0 cancel them.
-template <class P>
+// kWhole: all units are there.
+template <class P, bool kWhole = false>
 TOKAMAK_HD BlockPair<P> load_block_pair(const uint8_t* tile, int block, int n_units, int row) {
   static_assert(P::kRows % 2 == 0);
   BlockPair<P> out;
   TOKAMAK_UNROLL
   for (int j = 0; j < kUnitsPerBlock<P>; ++j) {
     const int at = block * kUnitsPerBlock<P> + j;
-    const Unit unit = make_unit<P>(tile, at < n_units ? at : n_units - 1, n_units);
+    const Unit unit = make_unit<P>(tile, kWhole || at < n_units ? at : n_units - 1, n_units);
     TOKAMAK_UNROLL
     for (int r = 0; r < 2; ++r) out.codes[r][j] = P::load_codes(unit, row + r);
     if (j == 0) out.scales = P::load_scales(unit);

@@ -14,62 +14,9 @@
 #include <cuda_runtime_api.h>
 
 #include "backend/cuda/gemm/epilogue.cuh"
-#include "backend/cuda/gemm/half.h"
 #include "backend/cuda/gemm/wgmma.cuh"
 
 namespace tokamak::cuda {
-
-inline constexpr int kGroup = 128;       // k of a group: two stages
-inline constexpr int kStageBytes = 128;  // per column
-inline constexpr int kSharedBytes = 227 * 1024;
-
-// How a CTA is built. N columns, W consumer warpgroups, D groups of weights in flight.
-template <class P, int N, int W, int D>
-struct GemmShape {
-  static constexpr int kThreads = (W + 1) * 128;
-  static constexpr int kRegisters = 65536 / kThreads / 8 * 8;  // at launch
-  static constexpr int kProducerRegisters = 24;
-  static constexpr int kConsumerRegisters = (kRegisters * (W + 1) - kProducerRegisters) / W / 8 * 8 > 240
-                                                ? 240
-                                                : (kRegisters*(W + 1) - kProducerRegisters) / W / 8 * 8;
-  static_assert(kConsumerRegisters * W + kProducerRegisters <= kRegisters * (W + 1), "more would hang the kernel");
-  // Results pass through shared memory, kChunk columns at a time; columns 68 floats apart: no bank conflicts.
-  static constexpr int kChunk = N < 64 ? N : 64, kChunkStride = 68;
-  static constexpr int kExchangeBytes = W * kChunk * kChunkStride * 4;
-  static constexpr int kStages_ = (kSharedBytes - 2048 - P::kTableBytes - kExchangeBytes) / (N * kStageBytes);
-  static constexpr int kStages = kStages_ > 12 ? 12 : kStages_;
-  static_assert(kStages >= 4);
-  static constexpr int kSharedTotal =
-      1024 + kStages * N * kStageBytes + kExchangeBytes + P::kTableBytes + 2 * 8 * kStages;
-};
-
-// Part of the work: rows of one row tile, columns of one column tile, groups [begin, end) of k.
-struct GemmItem {
-  GemmTile tile;
-  int row_tile, split, begin, end;
-
-  __device__ int n_groups() const { return end - begin; }
-};
-template <int N>
-__device__ inline GemmItem item_of(const GemmParams& p, int index) {
-  GemmItem item;
-  if (p.tiles) {  // row tiles of a column tile one after the other
-    item.tile = p.tiles[index / p.n_row_tiles];
-    item.row_tile = index % p.n_row_tiles;
-    item.split = 0;
-  } else {  // column tiles of a row tile one after the other: its weights are read once
-    const int col_tile = index % p.n_col_tiles, rest = index / p.n_col_tiles;
-    item.row_tile = rest % p.n_row_tiles;
-    item.split = rest / p.n_row_tiles;
-    item.tile = {0, col_tile * N, min(N, p.n_cols - col_tile * N)};
-  }
-  item.begin = static_cast<int>(static_cast<int64_t>(p.n_groups) * item.split / p.n_splits);
-  item.end = static_cast<int>(static_cast<int64_t>(p.n_groups) * (item.split + 1) / p.n_splits);
-  return item;
-}
-__device__ inline int count_items(const GemmParams& p) {
-  return (p.tiles ? *p.n_tiles : p.n_col_tiles) * p.n_row_tiles * p.n_splits;
-}
 
 // Stages of columns in shared memory, filled and emptied in a ring.
 template <int kStages>
@@ -99,7 +46,7 @@ __device__ inline void produce(const GemmParams& p, Ring<kStages> ring, int n_it
 }
 
 // The weights that one thread reads, in the order of items and groups.
-template <class P, int N>
+template <class P, int N, int W>
 struct WeightWalk {
   static constexpr int kGroupsPerSlice = kSliceUnits / kUnitsPerBlock<P> / 4;
   const GemmParams& p;
@@ -111,25 +58,27 @@ struct WeightWalk {
   __device__ void enter(int item_index) {
     index = item_index;
     const GemmItem item = item_of<N>(p, index);
-    const int warpgroup = threadIdx.x / 128, W = blockDim.x / 128 - 1;
-    const int row = item.row_tile * (64 * W / p.n_lanes) + warpgroup / p.n_lanes * 64 + pair_row();
-    const int block = min(row / P::kRows, p.g.n_row_blocks - 1);
+    const int warpgroup = threadIdx.x / 128, shift = p.n_lanes - 1;
+    const int row = item.row_tile * rows_per_tile<W>(p) + (warpgroup >> shift) * 64 + pair_row();
     const int slice = item.begin / kGroupsPerSlice;
-    tile = p.lanes[warpgroup % p.n_lanes].weights + P::kTableBytes + item.tile.expert * p.g.matrix_bytes +
-           static_cast<uint64_t>(block) * p.g.row_block_bytes + slice * p.g.tile_bytes;
+    tile = row_block_of<P>(p, item, warpgroup & shift, row / P::kRows) + slice * p.g.tile_bytes;
     group = item.begin % kGroupsPerSlice;
     left = item.end - item.begin;
     // The slice's number is not kept: its last group is what counts.
-    n_units = slice + 1 == p.g.n_slices ? p.g.last_units : kSliceUnits;
     slices_left = p.g.n_slices - 1 - slice;
+    n_units = slices_left == 0 ? p.g.last_units : kSliceUnits;
   }
   int n_units, slices_left;
   // Of the thread's first row in the 64 of its warpgroup.
   __device__ static int pair_row() { return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 * 2; }
   // Past the last item: its last group again.
   __device__ BlockPair<P> next() {
-    const BlockPair<P> pair =
-        load_block_pair<P>(tile, group * 4 + static_cast<int>(threadIdx.x % 4), n_units, pair_row() % P::kRows);
+    const int block = group * 4 + static_cast<int>(threadIdx.x % 4), row = pair_row() % P::kRows;
+    BlockPair<P> pair;
+    if (n_units == kSliceUnits)
+      pair = load_block_pair<P, true>(tile, block, kSliceUnits, row);
+    else
+      pair = load_block_pair<P, false>(tile, block, n_units, row);
     if (left > 1) {
       --left;
       if (++group == kGroupsPerSlice) {
@@ -164,83 +113,14 @@ __device__ inline void multiply_stage(float (&sum)[N / 2], uint32_t (&a)[2][8], 
 #endif
 }
 
-// Results of a warpgroup to memory, by the team of one or two warpgroups (gate and up) that share rows.
-template <class Shape, int N, int W>
-__device__ inline void store_item(const GemmParams& p, const GemmItem& item, float factor, float (&sum)[N / 2],
-                                  float* exchange) {
-  const int warpgroup = threadIdx.x / 128, thread = threadIdx.x % 128;
-  const int team = warpgroup / p.n_lanes, lane = warpgroup % p.n_lanes;
-  const int team_threads = 128 * p.n_lanes;
-  constexpr int kLaneFloats = Shape::kChunk * Shape::kChunkStride;
-  float* team_values = exchange + team * p.n_lanes * kLaneFloats;
-  // What a thread finishes: four rows of every 8th (16th) column.
-  const int team_thread = thread + lane * 128, quad_row = team_thread % 16 * 4;
-  const int64_t row = int64_t{item.row_tile} * (64 * W / p.n_lanes) + team * 64 + quad_row;
-  GemmRow rows[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    if (row + i < p.n_rows && p.n_splits == 1) rows[i] = load_gemm_row(p, row + i, item.tile.expert);
-  const bool whole = row + 4 <= p.n_rows;
-#pragma unroll 1
-  for (int chunk = 0; chunk < N / Shape::kChunk && chunk * Shape::kChunk < item.tile.n_cols; ++chunk) {
-    float* mine = team_values + lane * kLaneFloats + thread / 32 * 16 + thread % 32 / 4 * 2 +
-                  thread % 4 * 2 * Shape::kChunkStride;
-    if (chunk > 0) sync_threads(1 + team, team_threads);
-#pragma unroll
-    for (int c = 0; c < N / Shape::kChunk; ++c)
-      if (c == chunk)
-#pragma unroll
-        for (int j = 0; j < Shape::kChunk / 8; ++j)
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            const int at = (c * (Shape::kChunk / 8) + j) * 4 + e;
-            *reinterpret_cast<float2*>(mine + (8 * j + e) * Shape::kChunkStride) = make_float2(sum[at], sum[at + 2]);
-          }
-    sync_threads(1 + team, team_threads);
-    const int n_cols = min(Shape::kChunk, item.tile.n_cols - chunk * Shape::kChunk);
-#pragma unroll 1
-    for (int c = team_thread / 16; c < n_cols; c += team_threads / 16) {
-      const int x_col = item.tile.first_col + chunk * Shape::kChunk + c;
-      const int64_t col = p.destination ? p.destination[x_col] : x_col;
-      const float scale = factor * p.x_factor[x_col];
-      const float* values = team_values + c * Shape::kChunkStride + quad_row;
-      float gate[4], up[4] = {}, rest[4] = {};
-      memcpy(gate, __builtin_assume_aligned(values, 16), 16);
-      if (p.n_lanes == 2) memcpy(up, __builtin_assume_aligned(values + kLaneFloats, 16), 16);
-      if (p.n_splits > 1) {
-        for (int l = 0; l < p.n_lanes; ++l) {
-          float* out = p.partial + ((int64_t{item.split} * p.n_lanes + l) * p.n_cols + col) * p.n_rows + row;
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-            if (row + i < p.n_rows) out[i] = scale * (l ? up[i] : gate[i]);
-        }
-        continue;
-      }
-      float* y = p.y + col * p.y_stride + row;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if (p.residual && row + i < p.n_rows) rest[i] = p.residual[col * p.residual_stride + row + i];
-        gate[i] = finish_value(p, scale * gate[i], scale * up[i], rows[i]) + rest[i];
-      }
-      if (whole && reinterpret_cast<uintptr_t>(y) % 16 == 0) {
-        *reinterpret_cast<float4*>(y) = make_float4(gate[0], gate[1], gate[2], gate[3]);
-      } else {
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          if (row + i < p.n_rows) y[i] = gate[i];
-      }
-    }
-  }
-  sync_threads(1 + team, team_threads);
-}
-
 template <class P, int N, int W, int D, int kStages>
-__device__ inline void consume(const GemmParams& p, Ring<kStages> ring, int n_items, float* exchange, Lookup lookup) {
+__device__ inline void consume(const GemmParams& p, Ring<kStages> ring, int n_items, float* exchange,
+                               ColumnInfo* columns, Lookup lookup) {
 #if defined(TOKAMAK_HAS_WGMMA)
   using Shape = GemmShape<P, N, W, D>;
   if (static_cast<int>(blockIdx.x) >= n_items) return;
-  const int row = WeightWalk<P, N>::pair_row() % P::kRows;
-  WeightWalk<P, N> walk{p, n_items};
+  const int row = WeightWalk<P, N, W>::pair_row() % P::kRows;
+  WeightWalk<P, N, W> walk{p, n_items};
   walk.enter(blockIdx.x);
   BlockPair<P> pairs[D + 1];  // of this group and the next ones
 #pragma unroll
@@ -278,7 +158,7 @@ __device__ inline void consume(const GemmParams& p, Ring<kStages> ring, int n_it
     wgmma_wait<0>();
     int again = index;  // nothing of the item is kept in registers over the loop
     asm volatile("" : "+r"(again));
-    store_item<Shape, N, W>(p, item_of<N>(p, again), kHalfFactor<P>, sum, exchange);
+    store_item<Shape, N, W>(p, item_of<N>(p, again), kHalfFactor<P>, sum, exchange, columns);
   }
 #endif
 }
@@ -291,7 +171,8 @@ __global__ void __launch_bounds__((W + 1) * 128, 1) gemm_kernel(const __grid_con
   // Swizzled stages begin at multiples of 1024.
   uint8_t* stages = shared + (1024 - shared_address(shared) % 1024) % 1024;
   uint8_t* exchange = stages + Shape::kStages * N * kStageBytes;
-  uint8_t* table = exchange + Shape::kExchangeBytes;
+  uint8_t* columns = exchange + Shape::kExchangeBytes;
+  uint8_t* table = columns + Shape::kColumnBytes;
   Ring<Shape::kStages> ring{shared_address(stages), shared_address(table + P::kTableBytes),
                             shared_address(table + P::kTableBytes + 8 * Shape::kStages)};
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -314,7 +195,7 @@ __global__ void __launch_bounds__((W + 1) * 128, 1) gemm_kernel(const __grid_con
     if (threadIdx.x == W * 128) produce<N>(p, ring, n_items);
   } else {
     raise_registers<Shape::kConsumerRegisters>();
-    consume<P, N, W, D>(p, ring, n_items, reinterpret_cast<float*>(exchange),
+    consume<P, N, W, D>(p, ring, n_items, reinterpret_cast<float*>(exchange), reinterpret_cast<ColumnInfo*>(columns),
                         Lookup{reinterpret_cast<const uint32_t*>(table), 0});
   }
 #endif

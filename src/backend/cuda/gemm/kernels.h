@@ -7,10 +7,9 @@
 
 namespace tokamak::cuda {
 
-// Columns of a CTA: one of kGemmColumns. Of fewer than 256, split k over n_splits CTAs.
-inline constexpr int kGemmColumns[] = {32, 64, 128, 256};
+// Columns and warpgroups of a CTA, parts of k (n_splits of split_groups times 128, the last the rest).
 struct GemmPlan {
-  int columns, warpgroups, n_splits;
+  int columns, warpgroups, n_splits, split_groups;
 };
 
 using LaunchGemm = cudaError_t(const GemmParams& params, const GemmPlan& plan, cudaStream_t stream);
@@ -21,15 +20,26 @@ LaunchGemm gemm_f16, gemm_bf16, gemm_q4_0, gemm_q4_1, gemm_q5_0, gemm_q5_1, gemm
 // Parts of a split k, and the epilogue.
 cudaError_t run_reduce(const GemmParams& params, cudaStream_t stream);
 
+// Meaning: HalfColumnsArgs in gemm.h.
 struct HalfColumnsParams {
   const float* x;
   int64_t n_cols, k, x_stride;
   int64_t n_groups, n_padded;
   uint8_t* tiles;
   float* factor;
-  const int32_t* source;
+  const int32_t* positions;
+  int n_copies;
   bool overlap;
 };
 cudaError_t run_half_columns(const HalfColumnsParams& params, cudaStream_t stream);
+
+struct RouteParams {
+  const int32_t* ids;
+  int64_t ids_stride;
+  RouteShape shape;
+  Route route;
+  bool overlap;
+};
+cudaError_t run_route(const RouteParams& params, cudaStream_t stream);
 
 }  // namespace tokamak::cuda

@@ -3,31 +3,28 @@
 
 #include "backend/cuda/gemm/kernel.cuh"
 #include "backend/cuda/gemm/kernels.h"
+#include "backend/cuda/gemm/launch_config.h"
 
 namespace tokamak::cuda {
+
+// Column tiles that are worked on together: their columns stay in the L2 while weights are read once.
+inline constexpr int kStripTiles = 8;
 
 template <class P, int N, int W, int D>
 cudaError_t launch_shape(GemmParams p, cudaStream_t stream) {
   using Shape = GemmShape<P, N, W, D>;
   const auto kernel = gemm_kernel<P, N, W, D>;
-  static const cudaError_t prepared =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kSharedTotal);
+  const cudaError_t prepared = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                    Shape::kSharedTotal);  // of the current device
   if (prepared != cudaSuccess) return prepared;
   const int rows = 64 * W / p.n_lanes;
   p.n_row_tiles = static_cast<int>((p.n_rows + rows - 1) / rows);
   if (!p.tiles) p.n_col_tiles = (p.n_cols + N - 1) / N;
+  p.strip = kStripTiles;
   const int64_t n_items = int64_t{p.n_row_tiles} * p.n_col_tiles * p.n_splits;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(n_items < p.n_sms ? n_items : p.n_sms));
-  config.blockDim = dim3(Shape::kThreads);
-  config.dynamicSmemBytes = Shape::kSharedTotal;
-  config.stream = stream;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = p.overlap ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, p);
+  const dim3 grid(static_cast<unsigned>(n_items < p.n_sms ? n_items : p.n_sms));
+  const LaunchConfig config(grid, Shape::kThreads, Shape::kSharedTotal, p.overlap, stream);
+  return cudaLaunchKernelEx(config.get(), kernel, p);
 }
 
 template <class P>
@@ -35,16 +32,18 @@ cudaError_t launch_gemm_type(const GemmParams& params, const GemmPlan& plan, cud
   GemmParams p = params;
   p.g = geometry_of<P>(p.n_rows, p.k);
   p.n_splits = plan.n_splits;
-  constexpr int kWide = P::kQuantized ? 4 : 2;  // plain codes take too many registers
+  p.split_groups = plan.split_groups;
+  // Registers bound the warpgroups and the weights in flight.
+  constexpr bool kSmall = sizeof(BlockPair<P>) <= 40;
+  constexpr int kWide = P::kQuantized ? 4 : 2, kAhead64 = kSmall || !P::kQuantized ? 1 : 0;
+  constexpr int kAhead128 = kSmall ? 2 : 1, kAhead256 = sizeof(BlockPair<P>) <= 48 ? 1 : 0;
   switch (plan.columns) {
-    case 32:
-      return launch_shape<P, 32, kWide, 1>(p, stream);
     case 64:
-      return launch_shape<P, 64, kWide, 1>(p, stream);
+      return launch_shape<P, 64, kWide, kAhead64>(p, stream);
     case 128:
-      return launch_shape<P, 128, 2, 1>(p, stream);
+      return launch_shape<P, 128, 2, kAhead128>(p, stream);
     case 256:
-      return launch_shape < P, 256, 2, P::kQuantized ? 1 : 0 > (p, stream);
+      return launch_shape<P, 256, 2, kAhead256>(p, stream);
     default:
       return cudaErrorInvalidValue;
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "backend/cuda/gemm/route.h"
 #include "backend/cuda/matvec/geometry.h"
 
 namespace tokamak::cuda {
@@ -12,11 +13,6 @@ struct GemmLane {
   const uint8_t* weights;  // packed, table first
   const float* scale;      // device, 1 element or one per expert; null = 1
   const float* bias;       // device, [n_rows] or [n_expert, n_rows]; null = none
-};
-
-// Columns that one CTA takes at a time: n_cols of them from first_col (a multiple of 8) on, of one expert.
-struct GemmTile {
-  int32_t expert, first_col, n_cols;
 };
 
 struct GemmParams {
@@ -36,8 +32,11 @@ struct GemmParams {
   int64_t residual_stride;
   int glu;  // -1, or ir::Glu
   float alpha, limit;
-  int n_row_tiles, n_col_tiles, n_splits;
-  float* partial;  // of n_splits > 1: [n_splits, n_lanes, n_cols, n_rows]
+  int n_row_tiles, n_col_tiles;
+  int strip;                   // column tiles that are worked on together
+  int n_splits, split_groups;  // parts of k, and groups in each (the last has the rest)
+  int n_parts;                 // of the reduction: n_splits, which is 1 there
+  float* partial;              // of n_splits > 1: [n_splits, n_lanes, n_cols, n_rows]
   // Experts: column tiles and their number lie in device memory (null: n_col_tiles of one matrix); column c of x is
   // column destination[c] of y.
   const GemmTile* tiles;

@@ -1,6 +1,7 @@
 // The end of products whose k is split: parts added in ascending order, then the epilogue.
 #include "backend/cuda/gemm/epilogue.cuh"
 #include "backend/cuda/gemm/kernels.h"
+#include "backend/cuda/gemm/launch_config.h"
 
 namespace tokamak::cuda {
 
@@ -8,37 +9,47 @@ namespace {
 
 constexpr int kThreads = 128;
 
+// n neighbouring rows per thread: n_rows is a multiple of n.
+template <int n>
+struct alignas(4 * n) Floats {
+  float v[n];
+};
+
+template <int n>
 __global__ void __launch_bounds__(kThreads) reduce_kernel(const __grid_constant__ GemmParams p) {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, col = blockIdx.y;
+  const int64_t row = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * n, col = blockIdx.y;
   if (row >= p.n_rows) return;
-  float sum[2] = {};
+  Floats<n> sum[2] = {};
   for (int l = 0; l < p.n_lanes; ++l) {
     const float* part = p.partial + (l * static_cast<int64_t>(p.n_cols) + col) * p.n_rows + row;
     const int64_t step = static_cast<int64_t>(p.n_lanes) * p.n_cols * p.n_rows;
-    float s = part[0];
-#pragma unroll 4
-    for (int i = 1; i < p.n_splits; ++i) s += part[i * step];
-    sum[l] = s;
+    sum[l] = *reinterpret_cast<const Floats<n>*>(part);
+#pragma unroll 8
+    for (int i = 1; i < p.n_parts; ++i) {
+      const auto more = *reinterpret_cast<const Floats<n>*>(part + i * step);
+#pragma unroll
+      for (int r = 0; r < n; ++r) sum[l].v[r] += more.v[r];
+    }
   }
-  const float rest = p.residual ? p.residual[col * p.residual_stride + row] : 0.0f;
-  p.y[col * p.y_stride + row] = finish_value(p, sum[0], sum[1], load_gemm_row(p, row, 0)) + rest;
+  const GemmRows<n> rows = GemmRows<n>::load(p, row, 0);
+#pragma unroll
+  for (int r = 0; r < n; ++r) {
+    float y = rows.value(0, r, sum[0].v[r]);
+    if (p.n_lanes == 2) y = glu_of(p.glu, y, rows.value(1, r, sum[1].v[r]), p.alpha, p.limit);
+    const float rest = p.residual ? p.residual[col * p.residual_stride + row + r] : 0.0f;
+    p.y[col * p.y_stride + row + r] = y + rest;
+  }
 }
 
 }  // namespace
 
 cudaError_t run_reduce(const GemmParams& p, cudaStream_t stream) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>((p.n_rows + kThreads - 1) / kThreads), static_cast<unsigned>(p.n_cols));
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = p.overlap ? 1 : 0;
-  return cudaLaunchKernelEx(&config, reduce_kernel, p);
+  const int n = p.n_rows % 2 == 0 ? 2 : 1;
+  const dim3 grid(static_cast<unsigned>((p.n_rows / n + kThreads - 1) / kThreads), static_cast<unsigned>(p.n_cols));
+  const LaunchConfig config(grid, kThreads, 0, true, stream);  // after the product: it may always begin early
+  return cudaLaunchKernelEx(config.get(), n == 2 ? reduce_kernel<2> : reduce_kernel<1>, p);
 }
 
 }  // namespace tokamak::cuda

@@ -40,6 +40,9 @@ __device__ inline void bulk_copy(uint32_t to, const void* from, uint32_t n_bytes
                "l"(from), "r"(n_bytes), "r"(barrier)
                : "memory");
 }
+__device__ inline void prefetch_to_l2(const void* from, uint32_t n_bytes) {  // both multiples of 16
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(n_bytes) : "memory");
+}
 // Of a group of n_threads, barrier `id` (1 to 15).
 __device__ inline void sync_threads(int id, int n_threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n_threads) : "memory");

@@ -202,6 +202,119 @@ TEST_P(GemmTypes, FusedIsUnfused) {
   }
 }
 
+// Pairs (token, used expert), in columns of their own by expert, with scales, biases and SwiGLU per expert.
+struct ExpertRun {
+  RouteShape shape;
+  std::vector<int32_t> ids;  // [n_tokens, n_used + 1], the last unused
+  DeviceBytes ids_d, route, halves;
+
+  ExpertRun(int n_tokens, int n_used, int n_expert, int tile_cols, int64_t k)
+      : shape{n_tokens, n_used, n_expert, tile_cols},
+        ids(make_ids(shape)),
+        ids_d(ids),
+        route(static_cast<size_t>(Route::bytes(shape))),
+        halves(static_cast<size_t>(half_columns_bytes(shape.n_columns(), k))) {
+    EXPECT_EQ(launch_route(ids_d.as<int32_t>(), n_used + 1, shape, route.data(), false, nullptr), cudaSuccess);
+  }
+  // Skewed: expert 0 gets many, expert 1 none.
+  static std::vector<int32_t> make_ids(const RouteShape& s) {
+    std::vector<int32_t> out;
+    for (int t = 0; t < s.n_tokens; ++t)
+      for (int u = 0; u <= s.n_used; ++u) {
+        const uint32_t r = tokamak::testing::random_bits(91, static_cast<uint64_t>(t * 16 + u));
+        const int id = u == 0 && t % 3 ? 0 : static_cast<int>(r % static_cast<uint32_t>(s.n_expert));
+        out.push_back(u == s.n_used ? -7 : id == 1 ? 2 : id);
+      }
+    return out;
+  }
+  int id(int64_t pair) const {
+    return ids[static_cast<size_t>(pair / shape.n_used * (shape.n_used + 1) + pair % shape.n_used)];
+  }
+};
+
+TEST(Gemm, RouteSortsPairsByExpert) {
+  REQUIRE_WGMMA();
+  for (const int n_tokens : {1, 20, 700}) {
+    const ExpertRun run(n_tokens, 4, 9, 32, 32);
+    const Route base = Route::at(nullptr, run.shape);
+    auto words = const_cast<ExpertRun&>(run).route.read<int32_t>();
+    const auto at = [&](const void* p) { return words.data() + reinterpret_cast<uintptr_t>(p) / 4; };
+    std::vector<int> next(static_cast<size_t>(run.shape.n_columns()), -1);
+    int column = 0, tile = 0;
+    for (int e = 0; e < 9; ++e) {
+      int count = 0;
+      for (int pair = 0; pair < run.shape.n_pairs(); ++pair)
+        if (run.id(pair) == e) {
+          EXPECT_EQ(at(base.positions)[pair], column + count);
+          EXPECT_EQ(at(base.destination)[column + count], pair);
+          ++count;
+        }
+      for (int first = 0; first < count; first += 32, ++tile) {
+        EXPECT_EQ(at(base.tiles)[3 * tile], e);
+        EXPECT_EQ(at(base.tiles)[3 * tile + 1], column + first);
+        EXPECT_EQ(at(base.tiles)[3 * tile + 2], std::min(32, count - first));
+      }
+      column += (count + 7) / 8 * 8;
+    }
+    EXPECT_EQ(*at(base.n_tiles), tile);
+    EXPECT_LE(tile, run.shape.most_tiles());
+    EXPECT_LE(column, run.shape.n_columns());
+  }
+}
+
+TEST_P(GemmTypes, Experts) {
+  REQUIRE_WGMMA();
+  const int64_t n_expert = 6, n_rows = 70, k = 768;
+  for (const int tile_cols : {64, 128, 256})
+    for (const bool per_token : {true, false}) {
+      ExpertRun run(50, 3, static_cast<int>(n_expert), tile_cols, k);
+      const int64_t n_pairs = run.shape.n_pairs();
+      const Case gate = make_case(GetParam().dtype, n_expert, n_rows, k, n_pairs, 31);
+      const Case up = make_case(GetParam().dtype, n_expert, n_rows, k, 1, 32);
+      const std::vector<float> scale = randoms(6, 5), bias = randoms(static_cast<size_t>(n_expert * n_rows), 6);
+      DeviceBytes gate_w(gate.packed), up_w(up.packed), x(gate.x), scale_d(scale), bias_d(bias),
+          y(static_cast<size_t>(n_pairs * n_rows) * 4);
+      ASSERT_EQ(launch_half_columns({.x = x.as<float>(),
+                                     .n_cols = per_token ? 50 : n_pairs,
+                                     .k = k,
+                                     .x_stride = k,
+                                     .halves = run.halves.data(),
+                                     .shape = &run.shape,
+                                     .route = run.route.data(),
+                                     .n_copies = per_token ? 3 : 1},
+                                    nullptr),
+                cudaSuccess);
+      for (const int glu : {-1, 2, 0}) {
+        GemmArgs args{.dtype = gate.dtype, .weights = gate_w.data(), .n_rows = n_rows, .k = k};
+        if (glu >= 0) args.up = up_w.data(), args.glu = glu;
+        args.n_cols = static_cast<int>(n_pairs), args.x = run.halves.data();
+        args.y = y.as<float>(), args.y_stride = n_rows;
+        args.scale = scale_d.as<float>(), args.bias = bias_d.as<float>();
+        args.shape = &run.shape, args.route = run.route.data();
+        ASSERT_EQ(launch_gemm(args, nullptr), cudaSuccess);
+        const std::vector<float> out = y.read<float>();
+        for (int64_t pair = 0; pair < n_pairs; ++pair) {
+          const int64_t e = run.id(pair), col = per_token ? pair / 3 : pair;
+          Difference d;
+          for (int64_t r = 0; r < n_rows; ++r) {
+            double sum[2] = {};
+            const double* a = gate.exact_x.data() + col * k;
+            for (int64_t i = 0; i < k; ++i) {
+              sum[0] += gate.weights[static_cast<size_t>((e * n_rows + r) * k + i)] * a[i];
+              sum[1] += up.weights[static_cast<size_t>((e * n_rows + r) * k + i)] * a[i];
+            }
+            double value = sum[0] * scale[static_cast<size_t>(e)] + bias[static_cast<size_t>(e * n_rows + r)];
+            if (glu >= 0) value = glu_value(glu, value, sum[1], 0.0, 0.0);
+            d.add(out[static_cast<size_t>(pair * n_rows + r)], value);
+          }
+          // Gate and up have an error each; SwiGLU does not amplify it much.
+          ASSERT_LE(d.squares, 4 * bound(gate.dtype) * d.total)
+              << dtype_name(gate.dtype) << " pair " << pair << " glu " << glu << " tile " << tile_cols;
+        }
+      }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, GemmTypes, ::testing::ValuesIn([] {
                            std::vector<MatvecLayout> layouts;
                            for (const MatvecLayout& layout : matvec_layouts())
