@@ -85,6 +85,12 @@ bool ServedRequest::takes_top() const {
   return sampler_.n_top() > 0 && !scores && !is_constrained();
 }
 
+std::string_view ServedRequest::why_all() const {
+  if (request_.constraint) return "a grammar";
+  if ((request_.logprobs && !request_.post_sampling) || request_.prompt_logprobs) return "log-probabilities";
+  return sampler_.why_all();
+}
+
 void ServedRequest::started(int64_t n_cached, int64_t first_difference) {
   if (has_started_) {  // it had to give way before
     timings_.n_recomputed += std::max<int64_t>(n_processed_ - n_cached, 0);

@@ -34,6 +34,8 @@ class ServedRequest {
 
   // Whether the best logits of its next row are enough.
   bool takes_top() const;
+  // What all logits of its rows are wanted for, if they are; for the log.
+  std::string_view why_all() const;
 
   // It has a sequence that holds the first n_cached tokens.
   void started(int64_t n_cached, int64_t first_difference);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/log.h"
 
 namespace tokamak {
 
@@ -126,6 +127,8 @@ void ServiceEngine::forget(uint64_t id) {
     note_slot(request, session_->n_tokens(seat.seq_id));
   }
   free_sequence(seat);
+  if (session_->selects_top() && !request.wants_hidden() && !request.why_all().empty())
+    log_line(LogLevel::debug, fmt::format("request {}: all logits left the device, for {}", id, request.why_all()));
   const RequestTimings& timings = request.timings();
   if (request.failed())
     ++totals_.n_failed;
