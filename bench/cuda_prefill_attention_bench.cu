@@ -49,7 +49,7 @@ struct Case {
   KvType type;
   int64_t n_tokens, n_past, dk, dv, n_head, n_head_kv;
   int64_t window = 0;
-  bool wide = true;
+  bool wide = true, split = false;
 };
 
 void run(const Case& c, int n_replays) {
@@ -89,6 +89,10 @@ void run(const Case& c, int n_replays) {
   const int64_t tile_tokens = prefill_tile_tokens(c.type, c.dk, c.dv, c.n_head, c.n_head_kv, c.wide);
   check(launch_prefill_tiles(a.seq_ids, c.n_tokens, tile_tokens, tiles, nullptr), "tiles");
 
+  a.n_parts = c.split ? (n_keys + kPrefillSplitKeys - 1) / kPrefillSplitKeys : 0;
+  const auto partial_floats = static_cast<size_t>(prefill_partial_floats(c.n_tokens, c.n_head, c.dv, a.n_parts));
+  if (c.split) a.partials = static_cast<float*>(device_alloc(4 * partial_floats));
+
   cudaEvent_t begin, end;
   check(cudaEventCreate(&begin), "event");
   check(cudaEventCreate(&end), "event");
@@ -99,6 +103,7 @@ void run(const Case& c, int n_replays) {
     for (int i = 0; i < n_launches; ++i) {
       a.keys = keys[static_cast<size_t>(i % n_layers)], a.values = values[static_cast<size_t>(i % n_layers)];
       check(launch_prefill_attention(a, nullptr), "attention");
+      if (a.partials) check(launch_prefill_merge(a, nullptr), "merge");
     }
     check(cudaEventRecord(end), "record");
     check(cudaEventSynchronize(end), "run");
@@ -128,10 +133,13 @@ const Case kCases[] = {
     {"f16 32/8 heads of 128", KvType::f16, 8192, 0, 128, 128, 32, 8},
     {"f16 32/8 heads of 128", KvType::f16, 2048, 30000, 128, 128, 32, 8},
     {"f16 32/8 heads of 128", KvType::f16, 64, 30000, 128, 128, 32, 8},
+    {"the same, split", KvType::f16, 64, 30000, 128, 128, 32, 8, 0, true, true},
+    {"the same, split", KvType::f16, 256, 30000, 128, 128, 32, 8, 0, true, true},
     {"f16 32/4 heads of 128", KvType::f16, 2048, 0, 128, 128, 32, 4},
     {"bf16 32/8 heads of 128", KvType::bf16, 2048, 0, 128, 128, 32, 8},
     {"q8_0 32/8 heads of 128", KvType::q8_0, 2048, 0, 128, 128, 32, 8},
     {"f8 32/8 heads of 128", KvType::f8, 2048, 0, 128, 128, 32, 8},
+    {"q8_0 32/8 heads of 128", KvType::q8_0, 8192, 0, 128, 128, 32, 8},
     {"f16 32/8 heads of 64", KvType::f16, 2048, 0, 64, 64, 32, 8},
     {"f16 9/3 heads of 64", KvType::f16, 512, 0, 64, 64, 9, 3},
     {"f16 8/4 heads of 256", KvType::f16, 2048, 0, 256, 256, 8, 4},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/attention/prefill_kernels.h"
+#include "backend/cuda/attention/prefill_merge.cuh"
 
 namespace tokamak::cuda {
 
@@ -54,6 +55,30 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) tiles[0] = n_tiles, tiles[1 + n_tiles] = n_tokens;
 }
 
+// A warp per row.
+constexpr int kMergeThreads = 128, kMostMergedDims = 256;
+__global__ void __launch_bounds__(kMergeThreads) prefill_merge_kernel(const __grid_constant__ PrefillAttentionArgs a) {
+  using prefill::Merged;
+  const int64_t row = blockIdx.x * int64_t{kMergeThreads / 32} + threadIdx.x / 32;
+  if (row >= a.n_tokens * a.n_head) return;
+  const int64_t token = row / a.n_head;
+  const int head = static_cast<int>(row % a.n_head), lane = threadIdx.x % 32, dv = static_cast<int>(a.dv);
+  float sums[kMostMergedDims / 32] = {};
+  Merged merged;
+  for (int part = 0; part < a.n_parts; ++part) {
+    const float* from = prefill::partial_of(a, token, head, part);
+    if (from[dv + 1] == 0) continue;  // the row sees none of these keys
+    const Merged::Factors f = merged.take(from[dv], from[dv + 1]);
+#pragma unroll
+    for (int i = 0; i < kMostMergedDims / 32; ++i)
+      if (32 * i + lane < dv) sums[i] = prefill::merged_sum(sums[i], from[32 * i + lane], f);
+  }
+  const float factor = prefill::final_factor(a, head, merged.largest, merged.total);
+#pragma unroll
+  for (int i = 0; i < kMostMergedDims / 32; ++i)
+    if (32 * i + lane < dv) a.y[row * dv + 32 * i + lane] = sums[i] * factor;
+}
+
 const prefill::Kernel* find(std::span<const prefill::Kernel> kernels, int64_t dk, int64_t dv) {
   const auto found = std::ranges::find_if(kernels, [=](const prefill::Kernel& k) { return k.dk == dk && k.dv == dv; });
   return found == kernels.end() ? nullptr : &*found;
@@ -67,9 +92,11 @@ bool multiplies_by_warpgroups() {
 
 const prefill::Kernel* find(KvType type, int64_t dk, int64_t dv, bool wide) {
   if (type == KvType::f32) return nullptr;
-  if (type != KvType::f16) return find(prefill::decoding_kernels(), dk, dv);
-  const prefill::Kernel* kernel = wide && multiplies_by_warpgroups() ? find(prefill::wide_kernels(), dk, dv) : nullptr;
-  return kernel ? kernel : find(prefill::f16_kernels(), dk, dv);
+  const bool is_f16 = type == KvType::f16;
+  const prefill::Kernel* kernel = nullptr;
+  if (wide && multiplies_by_warpgroups())
+    kernel = find(is_f16 ? prefill::wide_f16_kernels() : prefill::wide_decoding_kernels(), dk, dv);
+  return kernel ? kernel : find(is_f16 ? prefill::f16_kernels() : prefill::decoding_kernels(), dk, dv);
 }
 }  // namespace
 
@@ -85,9 +112,21 @@ cudaError_t launch_prefill_tiles(const int32_t* seq_ids, int64_t n_tokens, int64
   return cudaGetLastError();
 }
 
+bool prefill_splits(KvType type, int64_t dk, int64_t dv) {
+  const prefill::Kernel* kernel = find(type, dk, dv, true);
+  return kernel && kernel->splits;
+}
+
 cudaError_t launch_prefill_attention(const PrefillAttentionArgs& args, cudaStream_t stream) {
   const prefill::Kernel* kernel = find(args.type, args.dk, args.dv, args.wide);
   return kernel ? kernel->launch(args, stream) : cudaErrorInvalidValue;
+}
+
+cudaError_t launch_prefill_merge(const PrefillAttentionArgs& args, cudaStream_t stream) {
+  constexpr int kRows = kMergeThreads / 32;
+  const int64_t blocks = (args.n_tokens * args.n_head + kRows - 1) / kRows;
+  prefill_merge_kernel<<<static_cast<unsigned>(blocks), kMergeThreads, 0, stream>>>(args);
+  return cudaGetLastError();
 }
 
 }  // namespace tokamak::cuda

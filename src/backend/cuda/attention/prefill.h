@@ -38,11 +38,23 @@ struct PrefillAttentionArgs {
   float scale = 1, softcap = 0;    // scale > 0
   int64_t window = 0, chunk = 0;
   bool causal = true;
-  bool wide = true;  // with products of warpgroups where there are any; another order of sums
+  // Split (not null, with prefill_splits): every kPrefillSplitKeys keys are worked on apart, and launch_prefill_merge
+  // must follow; the same bits. For few tokens with a long context.
+  float* partials = nullptr;  // prefill_partial_floats()
+  int64_t n_parts = 0;        // at least those of any token
+  bool wide = true;           // with products of warpgroups where there are any; another order of sums
 };
 
 // Tokens per tile; 0: there is no kernel for this type, these head sizes or so many query heads per key head.
 int64_t prefill_tile_tokens(KvType type, int64_t dk, int64_t dv, int64_t n_head, int64_t n_head_kv, bool wide = true);
+
+// Keys are worked on, and results merged, in parts of so many at absolute positions.
+inline constexpr int kPrefillSplitKeys = 4096;
+// Whether the kernel for this shape can split.
+bool prefill_splits(KvType type, int64_t dk, int64_t dv);
+constexpr int64_t prefill_partial_floats(int64_t n_tokens, int64_t n_head, int64_t dv, int64_t n_parts) {
+  return n_tokens * n_head * n_parts * (dv + 2);
+}
 
 // Cuts a step into tiles of at most tile_tokens neighbouring tokens of the same sequence. The same for all layers of a
 // step that have the same prefill_tile_tokens().
@@ -52,5 +64,6 @@ cudaError_t launch_prefill_tiles(const int32_t* seq_ids, int64_t n_tokens, int64
                                  cudaStream_t stream);
 
 cudaError_t launch_prefill_attention(const PrefillAttentionArgs& args, cudaStream_t stream);
+cudaError_t launch_prefill_merge(const PrefillAttentionArgs& args, cudaStream_t stream);  // with partials
 
 }  // namespace tokamak::cuda

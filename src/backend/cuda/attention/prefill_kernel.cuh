@@ -136,24 +136,12 @@ __device__ Blocks<kDims, kIsF16, kStages> plane_of(const Params& p, uint32_t sha
   out.count = 0;
   return out;
 }
-// Turns to an item.
-__device__ inline PagedRows rows_of(const Params& p, const KvHeadLayout& layout, const void* plane, const Item& item) {
-  return {.head = static_cast<const uint8_t*>(plane) + item.head_kv * layout.head_page_bytes,
-          .page_stride = p.a.n_head_kv * layout.head_page_bytes,
-          .pages = p.a.pages + p.a.page_begin[p.a.seq_ids[item.token]]};
-}
-__device__ inline KeyBlocks blocks_of(const Range& seen) {
-  const int first = seen.begin / kBlockKeys, end = (seen.end + kBlockKeys - 1) / kBlockKeys;
-  return {
-      .begin = seen.begin, .end = seen.end, .first_block = first, .n_blocks = seen.begin < seen.end ? end - first : 0};
-}
-
 template <int kDk, int kDv, bool kIsF16, int kStages>
 __device__ void walk(const Scores& s, uint32_t queries, Warp<kDk, kDv>& warp, const Blocks<kDk, kIsF16, kStages>& keys,
                      const Blocks<kDv, kIsF16, kStages>& values) {
   const uint32_t q = queries + threadIdx.x / 32 * 16 * kRowBlocks<kDv> * f16_block(kDk).row_bytes;
   const bool fetches = threadIdx.x == 0, late = kStages > 1;
-  for (int block = 0; block < keys.walk.n_blocks; ++block) {
+  for (int block = 0; block < keys.walk.count; ++block) {
     const int key = keys.walk.key(block);
     const bool sees = warp.sees(key);
     // One stage: at once. More: when the other warps are likely to be through.
@@ -176,7 +164,7 @@ __device__ void walk(const Scores& s, uint32_t queries, Warp<kDk, kDv>& warp, co
 }
 
 template <int kDk, int kDv, bool kIsF16>
-__global__ void __launch_bounds__(kThreads, kDk <= 64 ? 3 : 2) prefill_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(kThreads, 2) prefill_kernel(const __grid_constant__ Params p) {
   extern __shared__ __align__(128) uint8_t memory[];
   constexpr int kRows = kTileRows<kDv>;
   const uint32_t shared = shared_address(memory);
@@ -198,10 +186,10 @@ __global__ void __launch_bounds__(kThreads, kDk <= 64 ? 3 : 2) prefill_kernel(co
     if (index >= n_items) continue;
     const Item item = item_of(p.a, index);
     __syncthreads();  // the item before is through with the queries
-    keys.walk = values.walk = blocks_of(hull(p.a, item));
+    keys.walk = values.walk = BlockWalk<kBlockKeys>(hull(p.a, item));
     if (threadIdx.x == 0) {
-      sources[0] = rows_of(p, p.keys, p.a.keys, item);
-      sources[1] = rows_of(p, p.values, p.a.values, item);
+      sources[0] = rows_of(p.a, p.keys, p.a.keys, item);
+      sources[1] = rows_of(p.a, p.values, p.a.values, item);
       keys.fetch_first();
       values.fetch_first();
     }
@@ -210,8 +198,9 @@ __global__ void __launch_bounds__(kThreads, kDk <= 64 ? 3 : 2) prefill_kernel(co
     warp.begin(first_row, [&](int row) { return range_of(p.a, item, row); });
     __syncthreads();
     walk(s, shared, warp, keys, values);
-    keys.count += keys.walk.n_blocks;
-    values.count += values.walk.n_blocks;
+    keys.count += keys.walk.count;
+    values.count += values.walk.count;
+    warp.add_totals();
     warp.store(p.a, item, first_row);
   }
 }
@@ -234,7 +223,7 @@ inline int place(Params& p, int n_rows, bool is_f16, int n_stages) {
   return at + 64;
 }
 
-inline Params params_of(const PrefillAttentionArgs& a, int n_rows) {
+inline Params params_of(const PrefillAttentionArgs& a) {
   Params p{};
   p.a = a;
   p.keys = kv_head_layout(a.type, static_cast<int>(a.dk), static_cast<int>(a.page_size));
@@ -246,7 +235,7 @@ inline Params params_of(const PrefillAttentionArgs& a, int n_rows) {
 template <int kDk, int kDv, bool kIsF16>
 cudaError_t launch(const PrefillAttentionArgs& a, cudaStream_t stream) {
   constexpr int kRows = kTileRows<kDv>;
-  Params p = params_of(a, kRows);
+  Params p = params_of(a);
   const int n_bytes = place(p, kRows, kIsF16, kStages<kDk, kDv, kIsF16>);
   const auto kernel = prefill_kernel<kDk, kDv, kIsF16>;
   int device = 0, n_sms = 0, per_sm = 0;
@@ -262,7 +251,7 @@ cudaError_t launch(const PrefillAttentionArgs& a, cudaStream_t stream) {
 
 template <int kDk, int kDv, bool kIsF16>
 constexpr Kernel kernel_row() {
-  return {kDk, kDv, kTileRows<kDv>, launch<kDk, kDv, kIsF16>};
+  return {kDk, kDv, kTileRows<kDv>, false, launch<kDk, kDv, kIsF16>};
 }
 
 }  // namespace tokamak::cuda::prefill

@@ -54,8 +54,9 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
 }
 // The same, clamped to f16's range.
 __device__ __forceinline__ uint32_t pack_clamped(float low, float high) {
-  constexpr float kLargest = 65504;
-  return pack(fminf(fmaxf(low, -kLargest), kLargest), fminf(fmaxf(high, -kLargest), kLargest));
+  uint32_t y;
+  asm("cvt.rn.satfinite.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+  return y;
 }
 
 // --- barriers: a phase ends when `count` threads have arrived and the announced bytes have.

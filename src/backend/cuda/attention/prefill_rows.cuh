@@ -41,9 +41,10 @@ struct Scores {
   __device__ float capped(float x) const { return fmaf(-2 * cap, reciprocal(exp2_fast(x) + 1), cap); }
 };
 
-// One item of work: a tile of tokens and a key head.
+// One item of work: a tile of tokens, a key head and the keys [begin, end) at most.
 struct Item {
   int token, n_tokens, head_kv;
+  int begin = 0, end = INT_MAX;
 };
 __device__ inline Item item_of(const PrefillAttentionArgs& a, int index) {
   const int n_tiles = a.tiles[0], heads = static_cast<int>(a.n_head_kv), tile = n_tiles - 1 - index / heads;
@@ -56,14 +57,21 @@ __device__ inline Range range_of(const PrefillAttentionArgs& a, const Item& item
   const int at = row / static_cast<int>(a.n_head / a.n_head_kv);
   return at < item.n_tokens ? visible(a, item.token + at) : Range{kNoRow, 0};
 }
-// The hull of what the item's rows see, in every thread of a warp.
+// The hull of what the item's rows see of its keys, in every thread of a warp.
 __device__ inline Range hull(const PrefillAttentionArgs& a, const Item& item) {
   Range out{kNoRow, 0};
   for (int at = threadIdx.x % 32; at < item.n_tokens; at += 32) {
     const Range r = visible(a, item.token + at);
     out = {min(out.begin, r.begin), max(out.end, r.end)};
   }
-  return hull_of_warp(out);
+  out = hull_of_warp(out);
+  return {max(out.begin, item.begin), min(out.end, item.end)};
+}
+
+// What makes sums of values the result; largest is an exponent of two.
+__device__ inline float final_factor(const PrefillAttentionArgs& a, int head, float largest, float total) {
+  if (!(total > 0)) return 0;
+  return 1.0f / (a.sinks ? total + exp2_fast(a.sinks[head] * kLog2e - largest) : total);
 }
 
 // kR blocks of 16 rows, of which the thread has rows lane / 4 and that + 8; of these, elements lane % 4 * 2 + {0, 1} of
@@ -175,26 +183,39 @@ struct Rows {
         for (int i = 0; i < 4; ++i) sums[r][n][i] *= factor[r][i / 2];
   }
 
-  // Divides by the totals and writes the rows of an item; first as in begin.
-  __device__ void store(const PrefillAttentionArgs& a, const Item& item, int first) const {
+  // Totals of the rows, in each of their threads, instead of those of the threads' keys.
+  __device__ void add_totals() {
+#pragma unroll
+    for (int r = 0; r < kR; ++r)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        total[r][half] += __shfl_xor_sync(~0u, total[r][half], 1);
+        total[r][half] += __shfl_xor_sync(~0u, total[r][half], 2);
+      }
+  }
+
+  // fn(r, half, token, head) for the thread's rows that are tokens of the item.
+  template <class Fn>
+  __device__ static void for_each_row(const PrefillAttentionArgs& a, const Item& item, int first, Fn fn) {
     const int lane = threadIdx.x % 32, group = static_cast<int>(a.n_head / a.n_head_kv);
 #pragma unroll
     for (int r = 0; r < kR; ++r)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float sum = total[r][half];
-        sum += __shfl_xor_sync(~0u, sum, 1);
-        sum += __shfl_xor_sync(~0u, sum, 2);
         const int row = first + 16 * r + lane / 4 + 8 * half, at = row / group;
-        if (at >= item.n_tokens) continue;
-        const int head = item.head_kv * group + row % group;
-        if (a.sinks && sum > 0) sum += exp2_fast(a.sinks[head] * kLog2e - largest[r][half]);
-        const float factor = sum > 0 ? 1.0f / sum : 0.0f;
-        float* y = a.y + ((item.token + at) * a.n_head + head) * kDv + lane % 4 * 2;
-#pragma unroll
-        for (int n = 0; n < kDv / 8; ++n)
-          *reinterpret_cast<float2*>(y + 8 * n) = {sums[r][n][2 * half] * factor, sums[r][n][2 * half + 1] * factor};
+        if (at < item.n_tokens) fn(r, half, item.token + at, item.head_kv * group + row % group);
       }
+  }
+
+  // After add_totals: divides by the totals and writes the rows of an item; first as in begin.
+  __device__ void store(const PrefillAttentionArgs& a, const Item& item, int first) const {
+    for_each_row(a, item, first, [&](int r, int half, int64_t token, int head) {
+      const float factor = final_factor(a, head, largest[r][half], total[r][half]);
+      float* y = a.y + (token * a.n_head + head) * kDv + threadIdx.x % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < kDv / 8; ++n)
+        *reinterpret_cast<float2*>(y + 8 * n) = {sums[r][n][2 * half] * factor, sums[r][n][2 * half + 1] * factor};
+    });
   }
 };
 

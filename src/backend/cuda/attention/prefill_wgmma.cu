@@ -4,12 +4,12 @@
 
 namespace tokamak::cuda::prefill {
 
-std::span<const Kernel> wide_kernels() {
+std::span<const Kernel> wide_f16_kernels() {
   static constexpr auto kRows = std::to_array<Kernel>({
-      wide_kernel_row<64, 64>(),
-      wide_kernel_row<128, 128>(),
-      wide_kernel_row<192, 128>(),
-      wide_kernel_row<256, 256>(),
+      wide_kernel_row<64, 64, false>(),
+      wide_kernel_row<128, 128, false>(),
+      wide_kernel_row<192, 128, false>(),
+      wide_kernel_row<256, 256, false>(),
   });
   return kRows;
 }

@@ -8,17 +8,21 @@
 #include <algorithm>
 
 #include "backend/cuda/attention/prefill_kernels.h"
-#include "backend/cuda/attention/prefill_rows.cuh"
+#include "backend/cuda/attention/prefill_merge.cuh"
+#include "backend/cuda/attention/prefill_pages.cuh"
 #include "backend/cuda/attention/prefill_wgmma_ops.cuh"
 
 namespace tokamak::cuda::prefill {
 
 inline constexpr int kGroupThreads = 128, kWorkers = 2 * kGroupThreads;
 inline constexpr int kGroupRows = 64;
-// Of 65536: the launch gives every thread 168, a warpgroup can take what another one has given.
-inline constexpr int kFetcherRegisters = 40, kWorkerRegisters = 232;
-static_assert(kGroupThreads * (kFetcherRegisters + 2 * kWorkerRegisters) <= kGroupThreads * 3 * 168);
-inline constexpr int kWorkersMeet = 1;  // id of a barrier
+// Per thread. The launch gives 168 to each; a warpgroup can take what another one has given.
+inline constexpr int kFetcherRegisters = 40, kWorkerRegisters = (3 * 168 - kFetcherRegisters) / 2;
+// Ids of barriers: all workers; the fetchers; one more per group of workers.
+inline constexpr int kWorkersMeet = 1, kFetchersMeet = 2, kGroupMeets = 3;
+
+inline constexpr int kMostShared = 227 * 1024;  // bytes
+inline constexpr int kMostRaw = 4;              // buffers of blocks that are not decoded yet
 
 template <int kDk, int kDv>
 struct WideShape {
@@ -28,27 +32,21 @@ struct WideShape {
   static constexpr int kQueryBytes = kSharedQueries ? 2 * kGroupRows * kDk * 2 : 0;
   static constexpr int kStages = 2;
   static constexpr int kKeysAt = kQueryBytes, kValuesAt = kKeysAt + kStages * kKeyBytes;
-  static constexpr int kBarriersAt = kValuesAt + kStages * kValueBytes;
-  static constexpr int kBytes = kBarriersAt + 4 * kStages * 8;
+  static constexpr int kMergedAt = kValuesAt + kStages * kValueBytes;
+  static constexpr int kBarriersAt = kMergedAt + 2 * kGroupRows * static_cast<int>(sizeof(Merged));
+  static constexpr int kRawAt = kBarriersAt + 128;  // blocks as in the cache, with kDecodes
+  static constexpr int kRawBarriersAt = kBarriersAt + 4 * kStages * 8;
   static constexpr int kPanelBytes = kKeys * kPanelRowBytes;
-  static_assert(kBytes <= 227 * 1024);
+  static_assert(kRawAt <= kMostShared && 4 * kStages * 8 + kMostRaw * 8 <= 128);
 };
 
 struct WideParams {
   PrefillAttentionArgs a;
   CUtensorMap keys, values;  // [panels][rows of the plane][64 dimensions]
   int box_rows;              // a divisor of the page size
-};
-
-// Which blocks an item's tokens see.
-template <int kKeys>
-struct BlockWalk {
-  Range seen;
-  int first, count;
-  __device__ explicit BlockWalk(const Range& r)
-      : seen(r), first(r.begin / kKeys), count(r.begin < r.end ? (r.end + kKeys - 1) / kKeys - first : 0) {}
-  __device__ int key(int block) const { return (first + block) * kKeys; }
-  __device__ bool is_whole(int block) const { return key(block) >= seen.begin && key(block) + kKeys <= seen.end; }
+  // With kDecodes: blocks of bytes, of keys and values in turn.
+  KvHeadLayout key_layout, value_layout;
+  int n_raw, raw_bytes;
 };
 
 // Barriers in shared memory: filled and emptied, by stage, of keys and of values.
@@ -60,13 +58,21 @@ struct Ring {
   __device__ static uint32_t parity(uint32_t n) { return n / kStages & 1; }
 };
 
-// The items of a block: to and fro, so that who had the longest item of a round has the shortest of the next.
+// The items of a block: to and fro, so that who had the longest item of a round has the shortest of the next. With
+// partials every kPrefillSplitKeys keys are an item.
 template <class Work>
 __device__ void for_each_item(const PrefillAttentionArgs& a, Work work) {
-  const int n_items = a.tiles[0] * static_cast<int>(a.n_head_kv), grid = static_cast<int>(gridDim.x);
+  const int n_parts = a.partials ? static_cast<int>(a.n_parts) : 1;
+  const int n_items = a.tiles[0] * static_cast<int>(a.n_head_kv) * n_parts, grid = static_cast<int>(gridDim.x);
   for (int first = 0, round = 0; first < n_items; first += grid, ++round) {
     const int index = first + static_cast<int>(round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
-    if (index < n_items) work(item_of(a, index));
+    if (index >= n_items) continue;
+    Item item = item_of(a, index / n_parts);
+    if (a.partials) {
+      item.begin = index % n_parts * kPrefillSplitKeys;
+      item.end = item.begin + kPrefillSplitKeys;
+    }
+    work(item);
   }
 }
 
@@ -103,17 +109,69 @@ __device__ void fetch_all(const WideParams& p, uint32_t shared) {
   });
 }
 
+// All fetchers: blocks of bytes become what the workers will ask for.
+template <int kDk, int kDv>
+struct Decoder {
+  using S = WideShape<kDk, kDv>;
+  const WideParams& p;
+  uint32_t shared;
+  uint32_t n = 0;  // blocks so far; twice as many planes, each in the next raw buffer
+
+  __device__ uint32_t raw_at(uint32_t i) const { return shared + S::kRawAt + i % p.n_raw * p.raw_bytes; }
+  __device__ uint32_t raw_full(uint32_t i) const { return shared + S::kRawBarriersAt + 8 * (i % p.n_raw); }
+
+  __device__ void run() {
+    for_each_item(p.a, [&](const Item& item) {
+      const BlockWalk<S::kKeys> walk(hull(p.a, item));
+      for (int i = 0; i < min(p.n_raw, 2 * walk.count); ++i) fetch(item, walk, i);
+      for (int block = 0; block < walk.count; ++block) {
+        pass_on<kDk>(item, walk, 2 * block, p.key_layout, shared + S::kBarriersAt, shared + S::kKeysAt);
+        pass_on<kDv>(item, walk, 2 * block + 1, p.value_layout, shared + S::kBarriersAt + 16 * S::kStages,
+                     shared + S::kValuesAt);
+      }
+      n += walk.count;
+    });
+  }
+
+  // Plane i of the item: keys of block i / 2, or its values.
+  __device__ void fetch(const Item& item, const BlockWalk<S::kKeys>& walk, int i) const {
+    if (threadIdx.x % kGroupThreads != 0) return;
+    const KvHeadLayout& layout = i % 2 == 0 ? p.key_layout : p.value_layout;
+    const PagedRows rows = rows_of(p.a, layout, i % 2 == 0 ? p.a.keys : p.a.values, item);
+    fetch_rows(rows, layout, walk, i / 2, raw_at(2 * n + i), raw_full(2 * n + i));
+  }
+  template <int kDims>
+  __device__ void pass_on(const Item& item, const BlockWalk<S::kKeys>& walk, int i, const KvHeadLayout& layout,
+                          uint32_t barriers, uint32_t planes) const {
+    const Ring<S::kStages> ring{barriers};
+    const uint32_t block = n + i / 2, raw = 2 * n + i;
+    if (block >= S::kStages) barrier_wait(ring.empty(block), ring.parity(block - S::kStages));
+    barrier_wait(raw_full(raw), raw / p.n_raw & 1);
+    const uint32_t to = planes + block % S::kStages * (S::kKeys * kDims * 2);
+    decode_block<S::kKeys, kDims, kGroupThreads / 32>(
+        layout, walk, i / 2, raw_at(raw), threadIdx.x % kGroupThreads / 32, [&](int row, int chunk, const uint4& v) {
+          store_vector(to + chunk / 8 * S::kPanelBytes + row * kPanelRowBytes + (chunk ^ row) % 8 * 16, v);
+        });
+    fence_bulk();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(ring.full(block));
+    meet(kFetchersMeet, kGroupThreads);
+    if (i + p.n_raw < 2 * walk.count) fetch(item, walk, i + p.n_raw);
+  }
+};
+
 // The 64 rows of a warpgroup: a worker's thread.
 template <int kDk, int kDv>
 struct Worker : Rows<kDv, 1, WideShape<kDk, kDv>::kKeys> {
   using S = WideShape<kDk, kDv>;
   using Base = Rows<kDv, 1, S::kKeys>;
-  using Base::scores, Base::sums;
+  using Base::scores, Base::sums, Base::largest, Base::total;
   static constexpr int kSteps = kDk / 16, kValueSteps = S::kKeys / 16;
 
   uint32_t q[S::kSharedQueries ? 1 : kSteps][4];  // queries as a product takes them
   uint32_t q_at;                                  // or where they are, in panels of 64 rows
   uint32_t p[kValueSteps][4];                     // probabilities
+  Merged* merged;                                 // of the tile's rows, in shared memory: keys that were put aside
 
   // Rows [first, first + 64) of the item.
   __device__ void load_queries(const PrefillAttentionArgs& a, const Item& item, int first, float factor) {
@@ -125,6 +183,8 @@ struct Worker : Rows<kDv, 1, WideShape<kDk, kDv>::kKeys> {
     };
     if constexpr (S::kSharedQueries) {
       constexpr int kChunks = kDk / 8;
+      const int meeting = kGroupMeets + static_cast<int>(threadIdx.x) / kGroupThreads;
+      meet(meeting, kGroupThreads);  // the group is through with the queries before
       for (int i = thread; i < kGroupRows * kChunks; i += kGroupThreads) {
         const int row = i / kChunks, chunk = i % kChunks;
         const float* from = row_of(first + row);
@@ -139,7 +199,7 @@ struct Worker : Rows<kDv, 1, WideShape<kDk, kDv>::kKeys> {
                      v);
       }
       fence_bulk();
-      meet(kWorkersMeet + 1 + static_cast<int>(threadIdx.x) / kGroupThreads, kGroupThreads);
+      meet(meeting, kGroupThreads);
     } else {
       const int row = first + thread / 32 * 16 + thread % 32 / 4;
       const float* rows[2] = {row_of(row), row_of(row + 8)};
@@ -185,6 +245,58 @@ struct Worker : Rows<kDv, 1, WideShape<kDk, kDv>::kKeys> {
     }
     products_end();
   }
+  // Adds a row's keys to those put aside. All four threads of the row.
+  __device__ Merged::Factors take(Merged& earlier, int half, bool is_first) const {
+    const unsigned quad = 15u << (threadIdx.x % 32 / 4 * 4);
+    Merged all = is_first ? Merged{} : earlier;
+    const Merged::Factors f = all.take(largest[0][half], total[0][half]);
+    __syncwarp(quad);
+    if (threadIdx.x % 4 == 0) earlier = all;
+    __syncwarp(quad);
+    return f;
+  }
+  // What the keys so far have given goes to y, or into what is there already; the next keys start anew.
+  __device__ void put_aside(const PrefillAttentionArgs& a, const Item& item, int first, bool is_first) {
+    Base::for_each_row(a, item, first, [&](int, int half, int64_t token, int head) {
+      const Merged::Factors f = take(merged[first + threadIdx.x % 32 / 4 + 8 * half], half, is_first);
+      float* y = a.y + (token * a.n_head + head) * kDv + threadIdx.x % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < kDv / 8; ++n)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) y[8 * n + i] = merged_sum(is_first ? 0 : y[8 * n + i], sums[0][n][2 * half + i], f);
+    });
+#pragma unroll
+    for (int half = 0; half < 2; ++half) largest[0][half] = -INFINITY, total[0][half] = 0;
+#pragma unroll
+    for (int n = 0; n < kDv / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[0][n][i] = 0;
+  }
+  // The last keys' sums join those put aside.
+  __device__ void take_back(const PrefillAttentionArgs& a, const Item& item, int first) {
+    Base::for_each_row(a, item, first, [&](int, int half, int64_t token, int head) {
+      const Merged::Factors f = take(merged[first + threadIdx.x % 32 / 4 + 8 * half], half, false);
+      const float* y = a.y + (token * a.n_head + head) * kDv + threadIdx.x % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < kDv / 8; ++n)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) sums[0][n][2 * half + i] = merged_sum(y[8 * n + i], sums[0][n][2 * half + i], f);
+      const Merged& all = merged[first + threadIdx.x % 32 / 4 + 8 * half];
+      largest[0][half] = all.largest;
+      total[0][half] = all.total;
+    });
+  }
+  __device__ void store_partial(const PrefillAttentionArgs& a, const Item& item, int first) const {
+    Base::for_each_row(a, item, first, [&](int, int half, int64_t token, int head) {
+      float* to = partial_of(a, token, head, item.begin / kPrefillSplitKeys);
+      if (threadIdx.x % 4 == 0) *reinterpret_cast<float2*>(to + kDv) = {largest[0][half], total[0][half]};
+      if (total[0][half] == 0) return;
+      to += threadIdx.x % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < kDv / 8; ++n)
+        *reinterpret_cast<float2*>(to + 8 * n) = {sums[0][n][2 * half], sums[0][n][2 * half + 1]};
+    });
+  }
   __device__ void pack_probabilities() {
 #pragma unroll
     for (int step = 0; step < kValueSteps; ++step)
@@ -197,7 +309,7 @@ struct Worker : Rows<kDv, 1, WideShape<kDk, kDv>::kKeys> {
 };
 
 // Waits for blocks and gives them back. n: blocks of earlier items.
-template <int kDk, int kDv>
+template <int kDk, int kDv, bool kDecodes>
 struct WorkerBlocks {
   using S = WideShape<kDk, kDv>;
   uint32_t shared, n;
@@ -214,7 +326,7 @@ struct WorkerBlocks {
   __device__ uint32_t wait_values(int block) const {
     barrier_wait(values().full(n + block), values().parity(n + block));
     const uint32_t at = shared + S::kValuesAt + (n + block) % S::kStages * S::kValueBytes;
-    if (!walk.is_whole(block)) clear_hidden(block, at);
+    if (!kDecodes && !walk.is_whole(block)) clear_hidden(block, at);
     return at;
   }
   __device__ void release(uint32_t empty) const {
@@ -228,30 +340,27 @@ struct WorkerBlocks {
   __device__ void clear_hidden(int block, uint32_t at) const {
     constexpr int kChunks = S::kValueBytes / 16;
     for (int i = threadIdx.x % kWorkers; i < kChunks; i += kWorkers) {
-      const int key = walk.key(block) + i / 8 % S::kKeys;
-      if (key < walk.seen.begin || key >= walk.seen.end) store_vector(at + 16 * i, {0, 0, 0, 0});
+      if (walk.is_hidden(walk.key(block) + i / 8 % S::kKeys)) store_vector(at + 16 * i, {0, 0, 0, 0});
     }
     fence_bulk();
     meet(kWorkersMeet, kWorkers);
   }
 };
 
-template <int kDk, int kDv>
-__device__ void work_through(Worker<kDk, kDv>& w, const Scores& s, const WorkerBlocks<kDk, kDv>& blocks) {
-  const int count = blocks.walk.count;
-  if (count == 0) return;
-  w.start_scores(blocks.wait_keys(0));
+// Blocks [block, end) of the walk, at least one.
+template <int kDk, int kDv, bool kDecodes>
+__device__ void work_through(Worker<kDk, kDv>& w, const Scores& s, const WorkerBlocks<kDk, kDv, kDecodes>& blocks,
+                             int block, int end) {
+  w.start_scores(blocks.wait_keys(block));
   products_wait<0>();
   settle(w.scores[0]);
-  blocks.release_keys(0);
-  w.finish_scores(s, blocks.walk.key(0));
+  blocks.release_keys(block);
+  w.finish_scores(s, blocks.walk.key(block));
   w.soften();
   w.pack_probabilities();
-  for (int block = 1; block < count; ++block) {
-    const uint32_t keys = blocks.wait_keys(block);
-    w.start_scores(keys);
-    const uint32_t values = blocks.wait_values(block - 1);
-    w.start_values(values);
+  for (++block; block < end; ++block) {
+    w.start_scores(blocks.wait_keys(block));
+    w.start_values(blocks.wait_values(block - 1));
     products_wait<1>();
     settle(w.scores[0]);
     blocks.release_keys(block);
@@ -263,45 +372,73 @@ __device__ void work_through(Worker<kDk, kDv>& w, const Scores& s, const WorkerB
     w.rescale();
     w.pack_probabilities();
   }
-  w.start_values(blocks.wait_values(count - 1));
+  w.start_values(blocks.wait_values(end - 1));
   products_wait<0>();
   settle(w.sums[0]);
-  blocks.release_values(count - 1);
+  blocks.release_values(end - 1);
+  w.add_totals();
 }
 
-template <int kDk, int kDv>
+// A worker's part of an item.
+template <int kDk, int kDv, bool kDecodes>
+__device__ void work_on(const PrefillAttentionArgs& a, const Item& item, const Scores& s,
+                        const WorkerBlocks<kDk, kDv, kDecodes>& blocks, Merged* merged) {
+  constexpr int kKeys = WideShape<kDk, kDv>::kKeys, kPart = kPrefillSplitKeys / kKeys;
+  const int group = threadIdx.x / kGroupThreads, first_row = static_cast<int>(threadIdx.x) / 32 * 16;
+  Worker<kDk, kDv> w;
+  w.merged = merged;
+  w.q_at = blocks.shared + group * kGroupRows * kDk * 2;
+  w.load_queries(a, item, group * kGroupRows, s.q_factor);
+  w.begin(first_row, [&](int row) { return range_of(a, item, row); });
+  bool is_first = true;
+  for (int block = 0; block < blocks.walk.count;) {
+    const int end = min(blocks.walk.count, block + kPart - (blocks.walk.first + block) % kPart);
+    work_through(w, s, blocks, block, end);
+    block = end;
+    if (block == blocks.walk.count) break;
+    w.put_aside(a, item, first_row, is_first);
+    is_first = false;
+  }
+  if (a.partials) return w.store_partial(a, item, first_row);
+  if (!is_first) w.take_back(a, item, first_row);
+  w.store(a, item, first_row);
+}
+
+template <int kDk, int kDv, bool kDecodes>
+__device__ void init_barriers(const WideParams& p, uint32_t shared) {
+  using S = WideShape<kDk, kDv>;
+  for (const uint32_t at : {shared + S::kBarriersAt, shared + S::kBarriersAt + 16 * S::kStages})
+    for (int stage = 0; stage < S::kStages; ++stage) {
+      barrier_init(Ring<S::kStages>{at}.full(stage), kDecodes ? kGroupThreads / 32 : 1);
+      barrier_init(Ring<S::kStages>{at}.empty(stage), kWorkers / 32);
+    }
+  for (int i = 0; kDecodes && i < p.n_raw; ++i) barrier_init(shared + S::kRawBarriersAt + 8 * i, 1);
+  fence_bulk();
+}
+
+template <int kDk, int kDv, bool kDecodes>
 __global__ void __launch_bounds__(kGroupThreads + kWorkers, 1)
     prefill_wide_kernel(const __grid_constant__ WideParams p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using S = WideShape<kDk, kDv>;
   extern __shared__ __align__(1024) uint8_t memory[];
   const uint32_t shared = shared_address(memory);
-  if (threadIdx.x == 0) {
-    for (const uint32_t at : {shared + S::kBarriersAt, shared + S::kBarriersAt + 16 * S::kStages})
-      for (int stage = 0; stage < S::kStages; ++stage) {
-        barrier_init(Ring<S::kStages>{at}.full(stage), 1);
-        barrier_init(Ring<S::kStages>{at}.empty(stage), kWorkers / 32);
-      }
-    fence_bulk();
-  }
+  if (threadIdx.x == 0) init_barriers<kDk, kDv, kDecodes>(p, shared);
   __syncthreads();
   if (threadIdx.x >= kWorkers) {
     give_registers<kFetcherRegisters>();
-    if (threadIdx.x < kWorkers + 32) fetch_all<kDk, kDv>(p, shared);
+    if constexpr (kDecodes)
+      Decoder<kDk, kDv>{p, shared}.run();
+    else if (threadIdx.x < kWorkers + 32)
+      fetch_all<kDk, kDv>(p, shared);
   } else {
     take_registers<kWorkerRegisters>();
     const Scores s(p.a);
-    const int group = threadIdx.x / kGroupThreads, first_row = static_cast<int>(threadIdx.x) / 32 * 16;
+    Merged* merged = reinterpret_cast<Merged*>(memory + WideShape<kDk, kDv>::kMergedAt);
     uint32_t n = 0;
     for_each_item(p.a, [&](const Item& item) {
-      Worker<kDk, kDv> w;
-      w.q_at = shared + group * kGroupRows * kDk * 2;
-      w.load_queries(p.a, item, group * kGroupRows, s.q_factor);
-      w.begin(first_row, [&](int row) { return range_of(p.a, item, row); });
-      const WorkerBlocks<kDk, kDv> blocks{shared, n, BlockWalk<S::kKeys>(hull(p.a, item))};
-      work_through(w, s, blocks);
-      n += blocks.walk.count;
-      w.store(p.a, item, first_row);
+      const BlockWalk<WideShape<kDk, kDv>::kKeys> walk(hull(p.a, item));
+      work_on(p.a, item, s, WorkerBlocks<kDk, kDv, kDecodes>{shared, n, walk}, merged);
+      n += walk.count;
     });
   }
 #endif
@@ -331,29 +468,41 @@ inline cudaError_t map_plane(CUtensorMap* map, const void* plane, int dims, int 
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+// Where bytes lie before they are decoded; returns the size of shared memory.
 template <int kDk, int kDv>
-cudaError_t launch_wide(const PrefillAttentionArgs& a, cudaStream_t stream) {
+int place_raw(WideParams& p) {
   using S = WideShape<kDk, kDv>;
+  for (const KvHeadLayout& l : {p.key_layout, p.value_layout})
+    p.raw_bytes = std::max(p.raw_bytes, (S::kKeys * (l.row_bytes + l.n_scales * l.scale_bytes) + 127) / 128 * 128);
+  p.n_raw = std::min(kMostRaw, (kMostShared - S::kRawAt) / p.raw_bytes);
+  return S::kRawAt + p.n_raw * p.raw_bytes;
+}
+
+template <int kDk, int kDv, bool kDecodes>
+cudaError_t launch_wide(const PrefillAttentionArgs& a, cudaStream_t stream) {
   WideParams p{};
   p.a = a;
+  p.key_layout = kv_head_layout(a.type, kDk, static_cast<int>(a.page_size));
+  p.value_layout = kv_head_layout(a.type, kDv, static_cast<int>(a.page_size));
   p.box_rows = a.page_size % 64 == 0 ? 64 : 16;
-  const auto kernel = prefill_wide_kernel<kDk, kDv>;
+  const int n_bytes = kDecodes ? place_raw<kDk, kDv>(p) : WideShape<kDk, kDv>::kRawAt;
+  const auto kernel = prefill_wide_kernel<kDk, kDv, kDecodes>;
   int device = 0, n_sms = 0;
-  cudaError_t error = map_plane(&p.keys, a.keys, kDk, p.box_rows);
-  if (error == cudaSuccess) error = map_plane(&p.values, a.values, kDv, p.box_rows);
-  if (error == cudaSuccess)
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kBytes);
+  cudaError_t error = kDecodes ? cudaSuccess : map_plane(&p.keys, a.keys, kDk, p.box_rows);
+  if (error == cudaSuccess && !kDecodes) error = map_plane(&p.values, a.values, kDv, p.box_rows);
+  if (error == cudaSuccess) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes);
   if (error == cudaSuccess) error = cudaGetDevice(&device);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device);
   if (error != cudaSuccess) return error;
-  const auto grid = static_cast<unsigned>(std::min<int64_t>(a.n_tokens * a.n_head_kv, n_sms));
-  kernel<<<grid, kGroupThreads + kWorkers, S::kBytes, stream>>>(p);
+  const auto grid =
+      static_cast<unsigned>(std::min<int64_t>(a.n_tokens * a.n_head_kv * (a.partials ? a.n_parts : 1), n_sms));
+  kernel<<<grid, kGroupThreads + kWorkers, n_bytes, stream>>>(p);
   return cudaGetLastError();
 }
 
-template <int kDk, int kDv>
+template <int kDk, int kDv, bool kDecodes>
 constexpr Kernel wide_kernel_row() {
-  return {kDk, kDv, 2 * kGroupRows, launch_wide<kDk, kDv>};
+  return {kDk, kDv, 2 * kGroupRows, true, launch_wide<kDk, kDv, kDecodes>};
 }
 
 }  // namespace tokamak::cuda::prefill

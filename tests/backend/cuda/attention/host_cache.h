@@ -31,7 +31,7 @@ class HostRandom {
 
 inline double decode_e4m3(uint8_t code) {
   const int exponent = code >> 3 & 15, mantissa = code & 7;
-  const double size = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+  const double size = exponent == 0 ? mantissa * 0x1p-9 : (8 + mantissa) * static_cast<double>(1 << exponent) * 0x1p-10;
   return code & 0x80 ? -size : size;
 }
 

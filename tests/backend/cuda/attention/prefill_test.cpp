@@ -26,7 +26,7 @@ struct Shape {
   int page_size = 64;
   int64_t window = 0, chunk = 0;
   float softcap = 0;
-  bool sinks = false, causal = true, wide = true;
+  bool sinks = false, causal = true, wide = true, split = false;
   std::vector<Seq> sequences = {{0, 150}};
 
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(dk)); }
@@ -53,18 +53,19 @@ struct Data {
         for (int head = 0; head < s.n_head_kv; ++head) {
           keys.fill(page, head, position % s.page_size, random, 1.5f);
           values.fill(page, head, position % s.page_size, random, 1);
+          k_rows[i].push_back(keys.row(page, head, position % s.page_size));
+          v_rows[i].push_back(values.row(page, head, position % s.page_size));
         }
       }
     }
     if (s.sinks) sinks = random.floats(static_cast<size_t>(s.n_head), 2);
   }
 
-  int page_of(size_t seq, int position) const { return pages.at(seq)[static_cast<size_t>(position / shape.page_size)]; }
-
   Shape shape;
   HostCache keys, values;
   std::map<size_t, std::vector<int32_t>> pages;
-  std::vector<std::vector<float>> queries;  // by sequence: [position][n_head][dk]
+  std::vector<std::vector<float>> queries;                            // by sequence: [position][n_head][dk]
+  std::map<size_t, std::vector<std::vector<double>>> k_rows, v_rows;  // by sequence: [position, n_head_kv]
   std::vector<float> sinks;
 };
 
@@ -105,34 +106,41 @@ std::vector<float> run(const Data& d, const std::vector<Token>& tokens) {
   const int64_t tile_tokens = prefill_tile_tokens(s.type, s.dk, s.dv, s.n_head, s.n_head_kv, s.wide);
   EXPECT_GT(tile_tokens, 0);
   EXPECT_EQ(launch_prefill_tiles(seq_ids_d.as<int32_t>(), n, tile_tokens, tiles_d.as<int32_t>(), nullptr), cudaSuccess);
-  EXPECT_EQ(launch_prefill_attention({.q = q_d.as<float>(),
-                                      .q_stride = s.n_head * s.dk,
-                                      .q_head_stride = s.dk,
-                                      .y = y_d.as<float>(),
-                                      .keys = keys_d.data(),
-                                      .values = values_d.data(),
-                                      .type = s.type,
-                                      .n_tokens = n,
-                                      .n_head = s.n_head,
-                                      .n_head_kv = s.n_head_kv,
-                                      .dk = s.dk,
-                                      .dv = s.dv,
-                                      .page_size = s.page_size,
-                                      .positions = positions_d.as<int32_t>(),
-                                      .seq_ids = seq_ids_d.as<int32_t>(),
-                                      .page_begin = page_begin_d.as<int32_t>(),
-                                      .n_keys = n_keys_d.as<int32_t>(),
-                                      .pages = pages_d.as<int32_t>(),
-                                      .tiles = tiles_d.as<int32_t>(),
-                                      .sinks = s.sinks ? sinks_d.as<float>() : nullptr,
-                                      .scale = s.scale(),
-                                      .softcap = s.softcap,
-                                      .window = s.window,
-                                      .chunk = s.chunk,
-                                      .causal = s.causal,
-                                      .wide = s.wide},
-                                     nullptr),
-            cudaSuccess);
+  PrefillAttentionArgs args = {.q = q_d.as<float>(),
+                               .q_stride = s.n_head * s.dk,
+                               .q_head_stride = s.dk,
+                               .y = y_d.as<float>(),
+                               .keys = keys_d.data(),
+                               .values = values_d.data(),
+                               .type = s.type,
+                               .n_tokens = n,
+                               .n_head = s.n_head,
+                               .n_head_kv = s.n_head_kv,
+                               .dk = s.dk,
+                               .dv = s.dv,
+                               .page_size = s.page_size,
+                               .positions = positions_d.as<int32_t>(),
+                               .seq_ids = seq_ids_d.as<int32_t>(),
+                               .page_begin = page_begin_d.as<int32_t>(),
+                               .n_keys = n_keys_d.as<int32_t>(),
+                               .pages = pages_d.as<int32_t>(),
+                               .tiles = tiles_d.as<int32_t>(),
+                               .sinks = s.sinks ? sinks_d.as<float>() : nullptr,
+                               .scale = s.scale(),
+                               .softcap = s.softcap,
+                               .window = s.window,
+                               .chunk = s.chunk,
+                               .causal = s.causal,
+                               .wide = s.wide};
+  constexpr int64_t kParts = 4;
+  const auto partial_floats =
+      s.split ? static_cast<size_t>(prefill_partial_floats(n, s.n_head, s.dv, kParts)) : size_t{0};
+  DeviceBytes partials_d(partial_floats * sizeof(float));
+  if (s.split) args.partials = partials_d.as<float>(), args.n_parts = kParts;
+  EXPECT_EQ(launch_prefill_attention(args, nullptr), cudaSuccess);
+  if (s.split) {
+    EXPECT_EQ(launch_prefill_merge(args, nullptr), cudaSuccess);
+  }
   return y_d.read<float>();
 }
 
@@ -152,14 +160,13 @@ std::vector<Expected> reference(const Data& d, const Token& t, int64_t head) {
   if (s.chunk > 0) begin = std::max(begin, t.position / s.chunk * s.chunk);
   const int64_t head_kv = head / (s.n_head / s.n_head_kv);
   const float* q = d.queries[t.seq].data() + (t.position * s.n_head + head) * s.dk;
-  const auto row = [&](const HostCache& cache, int64_t key) {
-    return cache.row(d.page_of(t.seq, static_cast<int>(key)), static_cast<int>(head_kv),
-                     static_cast<int>(key % s.page_size));
+  const auto row = [&](const auto& rows, int64_t key) -> const std::vector<double>& {
+    return rows.at(t.seq)[static_cast<size_t>(key * s.n_head_kv + head_kv)];
   };
   std::vector<double> scores;
   double size = 0, largest = -HUGE_VAL;
   for (int64_t key = begin; key < end; ++key) {
-    const std::vector<double> k = row(d.keys, key);
+    const std::vector<double>& k = row(d.k_rows, key);
     double score = 0, sum = 0;
     for (int64_t i = 0; i < s.dk; ++i) {
       score += double{q[i]} * k[static_cast<size_t>(i)];
@@ -177,7 +184,7 @@ std::vector<Expected> reference(const Data& d, const Token& t, int64_t head) {
   for (double& score : scores) total += score = std::exp(score - largest);
   std::vector<double> y(static_cast<size_t>(s.dv)), magnitude(y);
   for (int64_t key = begin; key < end; ++key) {
-    const std::vector<double> v = row(d.values, key);
+    const std::vector<double>& v = row(d.v_rows, key);
     const double p = scores[static_cast<size_t>(key - begin)] / total;
     for (size_t i = 0; i < y.size(); ++i) y[i] += p * v[i], magnitude[i] += p * std::abs(v[i]);
   }
@@ -241,6 +248,9 @@ const Shape kShapes[] = {
      .sequences = {{20, 100}, {0, 40}}},
     {.name = "encoder", .causal = false, .sequences = {{0, 90}, {0, 33}}},
     {.name = "sequences", .sequences = {{17, 5}, {2, 120}, {90, 1}, {0, 64}, {63, 1}, {64, 1}}},
+    {.name = "long", .n_head = 2, .n_head_kv = 1, .sequences = {{9000, 70}, {4090, 12}, {0, 5}}},
+    {.name = "long, window", .window = 4200, .sinks = true, .sequences = {{8100, 100}}},
+    {.name = "long, dims 256", .dk = 256, .dv = 256, .n_head = 2, .n_head_kv = 1, .sequences = {{4100, 20}}},
     {.name = "many items", .n_head = 64, .n_head_kv = 32, .sequences = {{0, 700}}},
 };
 
@@ -290,12 +300,33 @@ TEST_P(PrefillAttention, DoesNotDependOnPieces) {
   }
 }
 
+// Parts of the keys apart and merged: the same bits as in one go.
+TEST_P(PrefillAttention, DoesNotDependOnSplit) {
+  REQUIRE_DEVICE();
+  for (Shape s : {Shape{.dk = 128, .dv = 128, .sequences = {{9000, 30}, {4090, 12}, {0, 5}}},
+                  Shape{.window = 4200, .sinks = true, .sequences = {{8100, 100}}},
+                  Shape{.dk = 256, .dv = 256, .sequences = {{12000, 20}}}}) {
+    s.type = GetParam().type, s.wide = GetParam().wide;
+    if (!s.wide || !prefill_splits(s.type, s.dk, s.dv)) GTEST_SKIP() << "no kernel that splits";
+    Data d(s, 5);
+    const std::vector<Token> tokens = tokens_of(s);
+    const std::vector<float> whole = run(d, tokens);
+    d.shape.split = true;
+    EXPECT_EQ(run(d, tokens), whole) << s.dk;
+    d.shape.split = false;
+    const std::vector<Token> tail(tokens.end() - 2, tokens.end());
+    const std::vector<float> y = run(d, tail);
+    EXPECT_TRUE(std::equal(y.begin(), y.end(), whole.end() - static_cast<std::ptrdiff_t>(y.size()))) << s.dk;
+  }
+}
+
 std::string path_name(const ::testing::TestParamInfo<Path>& info) {
   constexpr const char* kNames[] = {"f32", "f16", "bf16", "q8_0", "f8"};
   return std::string(kNames[static_cast<size_t>(info.param.type)]) + (info.param.wide ? "_wide" : "");
 }
 INSTANTIATE_TEST_SUITE_P(Paths, PrefillAttention,
-                         ::testing::Values(Path{KvType::f16, true}, Path{KvType::f16, false}, Path{KvType::bf16, false},
+                         ::testing::Values(Path{KvType::f16, true}, Path{KvType::bf16, true}, Path{KvType::q8_0, true},
+                                           Path{KvType::f8, true}, Path{KvType::f16, false}, Path{KvType::bf16, false},
                                            Path{KvType::q8_0, false}, Path{KvType::f8, false}),
                          path_name);
 
@@ -323,7 +354,7 @@ TEST(PrefillTiles, CutAtSequencesAndSizes) {
 
 TEST(PrefillKernels, SayWhatTheyTake) {
   EXPECT_EQ(prefill_tile_tokens(KvType::f16, 128, 128, 32, 8, false), 32);
-  EXPECT_EQ(prefill_tile_tokens(KvType::q8_0, 256, 256, 8, 4), 32);
+  EXPECT_EQ(prefill_tile_tokens(KvType::q8_0, 256, 256, 8, 4, false), 32);
   EXPECT_EQ(prefill_tile_tokens(KvType::f16, 576, 512, 16, 1), 0);
   EXPECT_EQ(prefill_tile_tokens(KvType::f32, 128, 128, 32, 8), 0);
   EXPECT_EQ(prefill_tile_tokens(KvType::f16, 128, 128, 232, 1), 0);
