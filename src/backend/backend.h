@@ -63,7 +63,7 @@ struct KvConfig {
   int64_t n_state_rows = 0;                    // recurrent states per layer
   int64_t n_pages = 0;
   int64_t page_size = 64;   // token positions (slots) per page, a multiple of 16
-  DType type = DType::f16;  // f32, f16 or q8_0
+  DType type = DType::f16;  // f32, f16, q8_0, bf16: what the backend has
 };
 
 class KvCache {

@@ -49,11 +49,12 @@ Result<SessionOptions> complete(const Model& model, SessionOptions options) {
     return Error{.code = ErrorCode::bad_argument,
                  .what = fmt::format("{} is not a multiple of 16 in 16..4096", options.page_size),
                  .where = "page size (--page-size)"};
-  if (options.kv_type != DType::f32 && options.kv_type != DType::f16 && options.kv_type != DType::q8_0)
+  constexpr DType kCacheTypes[] = {DType::f16, DType::f32, DType::bf16, DType::q8_0};
+  if (std::ranges::find(kCacheTypes, options.kv_type) == std::end(kCacheTypes))
     return Error{.code = ErrorCode::bad_argument,
                  .what = fmt::format("{} is not a KV cache type", dtype_name(options.kv_type)),
                  .where = "cache type",
-                 .hint = "use f16, f32 or q8_0"};
+                 .hint = "use f16, f32 or q8_0; bf16 on a GPU"};
   if (options.n_sequences < 1 || options.n_sequences > 4096)
     return out_of_range("n_sequences", options.n_sequences, 1, 4096);
   if (options.n_snapshots < 1 || options.n_snapshots > 64)

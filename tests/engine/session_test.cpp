@@ -201,6 +201,7 @@ TEST(SessionErrorsTest, OptionsOutOfRangeAreNamed) {
   EXPECT_NE(refuse({.n_threads = -1}).find("--threads"), std::string::npos);
   EXPECT_NE(refuse({.page_size = 7}).find("page size"), std::string::npos);
   EXPECT_NE(refuse({.kv_type = DType::q4_0}).find("f16, f32 or q8_0"), std::string::npos);
+  EXPECT_NE(refuse({.kv_type = DType::bf16}).find("cannot hold BF16"), std::string::npos);  // the CPU's answer
 }
 
 TEST(SessionErrorsTest, HeadsOfBrokenBlocksNeedAnotherCacheType) {

@@ -14,6 +14,10 @@ void round_to(DType type, std::span<float> row) {
     for (float& x : row) x = f16_to_f32(f32_to_f16(x));
     return;
   }
+  if (type == DType::bf16) {
+    for (float& x : row) x = bf16_to_f32(f32_to_bf16(x));
+    return;
+  }
   CHECK(type == DType::q8_0, dtype_name(type));
   for (size_t begin = 0; begin < row.size(); begin += 32) {
     const std::span<float> block = row.subspan(begin, std::min<size_t>(32, row.size() - begin));
