@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# Checks and measures the CUDA backend on a machine with a GPU, from a bundle of scripts/bundle_cuda.sh. Prints the
+# numbers of docs/reports/cuda.md; whole outputs go to OUT. Parts, in this order, all by default:
+#   tests     the kernels' own tests that the bundle holds
+#   ops       check-ops test, every case
+#   families  dummies of all families: counts (OUT/CUDA.csv), fused to unfused to reference, F32 and Q8_0
+#   dense     llama-8b with random weights, NVFP4 and Q4_0: prefill, decode at depth 0 and 32768, explain
+#   experts   qwen3moe-30b-a3b, NVFP4: the same (17 GB of disk)
+#   split     the same model with 8 GB of GPU memory
+# Usage: scripts/cuda_report.sh BUNDLE OUT [PART...]     about four minutes in all, one without experts and split
+set -u
+if (($# < 2)); then
+  sed -n '2,11s/^# \?//p' "${BASH_SOURCE[0]}" >&2
+  exit 2
+fi
+bundle=$(cd "$1" && pwd)
+mkdir -p "$2"
+out=$(cd "$2" && pwd)
+shift 2
+parts=" ${*:-tests ops families dense experts split} "
+export LD_LIBRARY_PATH=$bundle/lib
+tokamak=$bundle/bin/tokamak
+models=$(mktemp -d)
+trap 'rm -rf "$models"' EXIT
+
+say() { printf '== %s (%s)\n' "$*" "$(date +%T)"; }
+wants() { [[ $parts == *" $1 "* ]]; }
+# Runs a command with a limit in seconds; its whole output to OUT/NAME.txt.
+keep() {
+  local name=$1 limit=$2
+  shift 2
+  timeout "$limit" "$@" >"$out/$name.txt" 2>&1
+  local status=$?
+  ((status == 0)) || echo "$name: ended with $status"
+  return $status
+}
+
+tests() {
+  for program in "$bundle"/bin/*_test; do
+    [[ -e $program ]] || continue
+    local name=${program##*/}
+    say "$name"
+    keep "$name" 120 "$program" || grep -a '^\[  FAILED' "$out/$name.txt" | sort -u | head -20
+    tail -n 3 "$out/$name.txt"
+  done
+}
+ops() {
+  say "check-ops"
+  keep check_ops 150 "$tokamak" check-ops test --backend cuda
+  grep FAILED "$out/check_ops.txt" | cut -c1-200 | head -15
+  tail -n 4 "$out/check_ops.txt" | cut -c1-300
+}
+families() {
+  for type in F32 Q8_0; do
+    say "families $type"
+    "$tokamak" synth --all "$models/$type" --type "$type" >/dev/null 2>&1
+    local record=()
+    [[ $type == F32 ]] && record=(--record "$out/CUDA.csv")
+    keep "families_$type" 120 "$tokamak" fusion --models "$models/$type" --device cuda "${record[@]}"
+    grep NMSE "$out/families_$type.txt" | sed 's/.*NMSE //' | sort -g | tail -n 3
+    grep NMSE "$out/families_$type.txt" | awk '{ print $(NF-3), $1 }' | sort -g | tail -n 5
+    tail -n 1 "$out/families_$type.txt"
+    rm -rf "${models:?}/$type"
+  done
+}
+# measure MODEL NAME
+measure() {
+  keep "$2_bench" 60 "$tokamak" bench "$1" --backend cuda -p 2048 -n 128 -r 3 -b 2048
+  tail -n 4 "$out/$2_bench.txt"
+  keep "$2_bench_512" 60 "$tokamak" bench "$1" --backend cuda -p 512 -n 0 -r 3
+  tail -n 2 "$out/$2_bench_512.txt"
+  keep "$2_deep" 60 "$tokamak" bench "$1" --backend cuda -p 0 -n 64 -r 2 -d 32768 -b 2048 -c 33280
+  tail -n 2 "$out/$2_deep.txt"
+  keep "$2_explain" 60 "$tokamak" explain "$1" --backend cuda -b 2048
+  sed -n '1,32p' "$out/$2_explain.txt" | cut -c1-190
+  grep 'run as a whole' "$out/$2_explain.txt"
+}
+dense() {
+  for type in NVFP4 Q4_0; do "$tokamak" synth llama-8b "$models/$type.gguf" --type "$type" >/dev/null 2>&1 & done
+  wait
+  for type in NVFP4 Q4_0; do
+    say "llama-8b $type"
+    measure "$models/$type.gguf" "dense_$type"
+  done
+  say "llama-8b NVFP4, not fused"
+  keep dense_unfused 60 "$tokamak" bench "$models/NVFP4.gguf" --backend cuda -p 0 -n 64 -r 2 --no-fusion
+  tail -n 2 "$out/dense_unfused.txt"
+  rm -f "$models"/*.gguf
+}
+experts_model() {
+  [[ -e $models/30b.gguf ]] || "$tokamak" synth qwen3moe-30b-a3b "$models/30b.gguf" --type NVFP4 >/dev/null 2>&1
+}
+experts() {
+  say "qwen3moe-30b-a3b NVFP4"
+  experts_model
+  measure "$models/30b.gguf" experts
+  say "qwen3moe-30b-a3b NVFP4, not fused"
+  keep experts_unfused 60 "$tokamak" bench "$models/30b.gguf" --backend cuda -p 0 -n 64 -r 2 --no-fusion
+  tail -n 2 "$out/experts_unfused.txt"
+}
+split() {
+  say "qwen3moe-30b-a3b in 8 GB of GPU memory"
+  experts_model
+  keep split 90 "$tokamak" bench "$models/30b.gguf" --backend cuda -p 512 -n 16 -r 1 --gpu-memory 8000
+  tail -n 5 "$out/split.txt"
+}
+
+for part in tests ops families dense experts split; do
+  if wants "$part"; then "$part"; fi
+done
+say "end"
