@@ -281,36 +281,57 @@ Address prefill_tiles(Lowering& l, const Attention& attention, int64_t tile_toke
   return tiles;
 }
 
+PrefillAttentionArgs prefill_args(const AttentionArgs& a) {
+  return {.q = a.q,
+          .q_stride = a.q_stride,
+          .q_head_stride = a.q_head_stride,
+          .y = a.y,
+          .keys = a.keys,
+          .values = a.values,
+          .type = a.type,
+          .n_tokens = a.n_tokens,
+          .n_head = a.n_head,
+          .n_head_kv = a.n_head_kv,
+          .dk = a.dk,
+          .dv = a.dv,
+          .page_size = a.page_size,
+          .positions = a.positions,
+          .seq_ids = a.seq_ids,
+          .page_begin = a.page_begin,
+          .n_keys = a.n_keys,
+          .pages = a.pages,
+          .sinks = a.sinks,
+          .scale = a.scale,
+          .softcap = a.softcap,
+          .window = a.window,
+          .chunk = a.chunk,
+          .causal = a.causal};
+}
+
+// With more tokens, tiles and heads alone fill the device.
+constexpr int64_t kMaxPrefillSplitTokens = 256;
+
 void lower_prefill(Lowering& l, const Attention& attention, int64_t tile_tokens) {
+  const AttentionArgs& args = attention.args;
   const Address tiles = prefill_tiles(l, attention, tile_tokens);
-  l.add("attention_prefill", [attention, tiles](const RunContext& c) {
-    const AttentionArgs a = attention.bind(c, 0, attention.args.n_tokens);
-    return launch_prefill_attention({.q = a.q,
-                                     .q_stride = a.q_stride,
-                                     .q_head_stride = a.q_head_stride,
-                                     .y = a.y,
-                                     .keys = a.keys,
-                                     .values = a.values,
-                                     .type = a.type,
-                                     .n_tokens = a.n_tokens,
-                                     .n_head = a.n_head,
-                                     .n_head_kv = a.n_head_kv,
-                                     .dk = a.dk,
-                                     .dv = a.dv,
-                                     .page_size = a.page_size,
-                                     .positions = a.positions,
-                                     .seq_ids = a.seq_ids,
-                                     .page_begin = a.page_begin,
-                                     .n_keys = a.n_keys,
-                                     .pages = a.pages,
-                                     .tiles = c.at<int32_t>(tiles),
-                                     .sinks = a.sinks,
-                                     .scale = a.scale,
-                                     .softcap = a.softcap,
-                                     .window = a.window,
-                                     .chunk = a.chunk,
-                                     .causal = a.causal},
-                                    c.stream);
+  const auto parts_of = [](int64_t n_keys) { return div_round_up(n_keys, int64_t{kPrefillSplitKeys}); };
+  Address partials;
+  int64_t max_parts = 0;
+  if (args.n_tokens <= kMaxPrefillSplitTokens && prefill_splits(args.type, args.dk, args.dv)) {
+    const int64_t of_one = prefill_partial_floats(args.n_tokens, args.n_head, args.dv, 1),
+                  n_slots = l.kv.config().n_pages * l.kv.config().page_size;
+    max_parts = std::min(parts_of(2 * (n_slots + kKeyChunk)), kMaxPartialFloats / of_one);
+    partials = l.attention_partials(of_one * max_parts);
+  }
+  l.add("attention_prefill", [=](const RunContext& c) {
+    PrefillAttentionArgs a = prefill_args(attention.bind(c, 0, attention.args.n_tokens));
+    a.tiles = c.at<int32_t>(tiles);
+    const int64_t n_parts = parts_of(c.n_key_chunks * kKeyChunk);
+    if (n_parts < 2 || n_parts > max_parts) return launch_prefill_attention(a, c.stream);
+    a.partials = c.at(partials);
+    a.n_parts = n_parts;
+    if (const cudaError_t status = launch_prefill_attention(a, c.stream); status != cudaSuccess) return status;
+    return launch_prefill_merge(a, c.stream);
   });
 }
 
