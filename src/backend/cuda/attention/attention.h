@@ -53,7 +53,7 @@ struct AttentionArgs {
   const float* q = nullptr;
   int64_t q_stride = 0, q_head_stride = 0;
   float* y = nullptr;     // [n_tokens][n_head][dv]
-  uint8_t* q8 = nullptr;  // y quantized too, n_tokens columns of matvec/activations.h (with has_decode_attention)
+  uint8_t* q8 = nullptr;  // y quantized too, n_tokens columns of matvec/activations.h (with writes_q8)
   const void* keys = nullptr;
   const void* values = nullptr;
   KvType type = KvType::f16;
@@ -81,8 +81,9 @@ inline int64_t attention_chunks(const AttentionArgs& args, int64_t n_keys) {
   const int64_t window = args.window + kKeyTile;
   return max_key_chunks(args.window > 0 && window < n_keys ? window : n_keys, args.n_head_kv);
 }
-// Whether there is a kernel for these head sizes and this type: int8 results, tensor cores. Else a generic one works.
+// Whether there is a kernel for these head sizes and this type on tensor cores. Else a generic one works.
 bool has_decode_attention(const AttentionArgs& args);
+inline bool writes_q8(const AttentionArgs& args) { return has_decode_attention(args) && args.dv % 32 == 0; }
 cudaError_t launch_attention(const AttentionArgs& args, cudaStream_t stream);
 cudaError_t launch_attention_merge(const AttentionArgs& args, cudaStream_t stream);  // with partials
 
