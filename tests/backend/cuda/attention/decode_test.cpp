@@ -66,14 +66,30 @@ struct Data {
           keys.fill(page_of(seq, position), head, position % s.page_size, random, 1.5f);
           values.fill(page_of(seq, position), head, position % s.page_size, random, 1);
         }
+    key_rows = decoded(keys);
+    value_rows = decoded(values);
     queries = random.floats(s.tokens.size() * static_cast<size_t>(s.n_head * s.dk), 2);
     if (s.sinks) sinks = random.floats(static_cast<size_t>(s.n_head), 2);
+  }
+  // [seq][head][position] rows.
+  std::vector<std::vector<double>> decoded(const HostCache& cache) const {
+    std::vector<std::vector<double>> out;
+    for (size_t seq = 0; seq < shape.n_seqs(); ++seq)
+      for (int head = 0; head < shape.n_head_kv; ++head) {
+        out.emplace_back();
+        for (int position = 0; position < shape.n_keys(seq); ++position) {
+          const std::vector<double> row = cache.row(page_of(seq, position), head, position % shape.page_size);
+          out.back().insert(out.back().end(), row.begin(), row.end());
+        }
+      }
+    return out;
   }
   int page_of(size_t seq, int position) const { return pages[seq][static_cast<size_t>(position / shape.page_size)]; }
 
   Shape shape;
   HostCache keys, values;
   std::vector<std::vector<int32_t>> pages;
+  std::vector<std::vector<double>> key_rows, value_rows;  // what the cache holds, by sequence and head
   std::vector<float> queries, sinks;
 };
 
@@ -145,14 +161,15 @@ double share_of_bound(const Data& d, const Token& t, int64_t head, const float* 
   if (s.window > 0)
     begin = std::max(0, t.position - static_cast<int>(s.window) + 1), end = std::min(end, t.position + 1);
   if (s.chunk > 0) begin = std::max(begin, t.position / static_cast<int>(s.chunk) * static_cast<int>(s.chunk));
-  const auto head_kv = static_cast<int>(head / (s.n_head / s.n_head_kv));
+  const size_t rows = t.seq * static_cast<size_t>(s.n_head_kv) + static_cast<size_t>(head / (s.n_head / s.n_head_kv));
+  const double *keys = d.key_rows[rows].data(), *values = d.value_rows[rows].data();
   const float* q = d.queries.data() + ((&t - s.tokens.data()) * s.n_head + head) * s.dk;
   std::vector<double> scores;
   double size = 0, largest = -HUGE_VAL;
   for (int key = begin; key < end; ++key) {
-    const std::vector<double> k = d.keys.row(d.page_of(t.seq, key), head_kv, key % s.page_size);
+    const double* k = keys + key * s.dk;
     double score = 0, sum = 0;
-    for (size_t i = 0; i < k.size(); ++i) score += double{q[i]} * k[i], sum += std::abs(double{q[i]} * k[i]);
+    for (int64_t i = 0; i < s.dk; ++i) score += double{q[i]} * k[i], sum += std::abs(double{q[i]} * k[i]);
     score *= s.scale();
     if (s.softcap > 0) score = s.softcap * std::tanh(score / s.softcap);
     scores.push_back(score);
@@ -166,9 +183,9 @@ double share_of_bound(const Data& d, const Token& t, int64_t head, const float* 
   for (double& score : scores) total += score = std::exp(score - largest);
   std::vector<double> expected(static_cast<size_t>(s.dv)), magnitude(expected);
   for (int key = begin; key < end; ++key) {
-    const std::vector<double> v = d.values.row(d.page_of(t.seq, key), head_kv, key % s.page_size);
+    const double* v = values + key * s.dv;
     const double p = scores[static_cast<size_t>(key - begin)] / total;
-    for (size_t i = 0; i < v.size(); ++i) expected[i] += p * v[i], magnitude[i] += p * std::abs(v[i]);
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] += p * v[i], magnitude[i] += p * std::abs(v[i]);
   }
   double worst = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
