@@ -85,12 +85,16 @@ class CudaBackend : public Backend {
 }  // namespace cuda
 
 Result<std::vector<std::unique_ptr<Backend>>> make_cuda_backends() {
+  std::vector<std::unique_ptr<cuda::Device>> devices = TRY(cuda::open_devices());
   std::vector<std::unique_ptr<Backend>> backends;
-  for (std::unique_ptr<cuda::Device>& device : TRY(cuda::open_devices()))
+  for (std::unique_ptr<cuda::Device>& device : devices)
     backends.push_back(std::make_unique<cuda::CudaBackend>(std::move(device)));
   return backends;
 }
 
-Result<std::unique_ptr<Backend>> make_cuda_backend() { return std::move(TRY(make_cuda_backends()).front()); }
+Result<std::unique_ptr<Backend>> make_cuda_backend() {
+  std::vector<std::unique_ptr<Backend>> backends = TRY(make_cuda_backends());
+  return std::move(backends.front());
+}
 
 }  // namespace tokamak
