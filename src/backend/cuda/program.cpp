@@ -122,7 +122,7 @@ Result<void> CudaProgram::set_steps(std::vector<Step> steps, std::vector<OutputC
 void CudaProgram::add_top_step() {
   if (outputs_.size() != 1) return;
   const ir::Value& logits = graph_.values[graph_.outputs[0]];
-  if (logits.dtype != DType::f32 || logits.shape.rank() != 2 || logits.shape[1] > kMaxTopVocab) return;
+  if (logits.dtype != DType::f32 || logits.shape.rank() != 2) return;
   const int64_t n_rows = logits.shape[0], n_vocab = logits.shape[1];
   const uint64_t scratch = round_up(arena_bytes_, kAlignment);
   arena_bytes_ = scratch + top_logits_scratch(n_rows);

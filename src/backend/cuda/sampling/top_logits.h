@@ -9,14 +9,12 @@
 
 namespace tokamak::cuda {
 
-inline constexpr int64_t kMaxTopVocab = 458'752;
-
 struct TopLogitsArgs {
-  const float* logits = nullptr;    // [n_rows, n_vocab], contiguous
-  int64_t n_rows = 0, n_vocab = 0;  // n_vocab: at most kMaxTopVocab
-  void* scratch = nullptr;          // top_logits_scratch(n_rows) bytes, 4-byte aligned
-  // [n_rows, kTopLogits], best first, ties by lowest id; NaN and +infinity, equal among themselves, before all others;
-  // -infinity never. May lie in pinned memory of the host.
+  const float* logits = nullptr;  // [n_rows, n_vocab], contiguous
+  int64_t n_rows = 0, n_vocab = 0;
+  void* scratch = nullptr;  // top_logits_scratch(n_rows) bytes, 8-byte aligned
+  // [n_rows, kTopLogits], best first, ties by lowest id; NaN and +infinity, equal among themselves, before all others.
+  // May lie in pinned memory of the host.
   TopLogit* top = nullptr;
 };
 uint64_t top_logits_scratch(int64_t n_rows);
