@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds and runs everything that proves the build. Usage: ./test.sh [quick|full|nightly]
 #   quick    unit tests of the release build (the inner loop, below 2 minutes after a build)
-#   full     default, and what CI runs: quick, source checks, sanitizers (fuzz corpora too), scalar and AVX2 kernels
+#   full     default, and what CI runs: quick, source checks, sanitizers (fuzz corpora too), scalar and AVX2 kernels,
+#            the CUDA build for one architecture with the tests that need no GPU
 #   nightly  full, clang-tidy, the Python oracles, the web page in a browser, ARM tests under the
 #            emulator, and 10 minutes of fuzzing per target
 set -euo pipefail
@@ -38,6 +39,15 @@ if [[ $mode != quick ]]; then
   cmake --preset asan -DTOKAMAK_SANITIZE_KERNELS="$([[ $mode == nightly ]] && echo ON || echo OFF)" >/dev/null
   cmake --build --preset asan -- --quiet
   ctest --preset asan -LE model -j"$(nproc)" --progress
+fi
+
+if [[ $mode != quick ]]; then
+  say "the CUDA build, and its tests that need no GPU"
+  scripts/setup.sh cuda
+  cmake --preset cuda -DTOKAMAK_TESTS=ON >/dev/null
+  cmake --build --preset cuda --target tokamak cuda_tests -- --quiet
+  scripts/check_symbols.sh build/cuda
+  ctest --preset cuda -R '^(backend_)?cuda' -j"$(nproc)" | grep -vE ' (Start|Passed) |Skipped'
 fi
 
 if [[ $mode == nightly ]]; then

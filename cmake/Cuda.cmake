@@ -47,12 +47,14 @@ function(tokamak_cuda_library name)
   tokamak_cuda_options(tokamak_${name})
 endfunction()
 
+add_custom_target(cuda_tests)  # all programs of tokamak_cuda_tests()
+
 # tokamak_cuda_tests(NAME [DEPS lib...]): all *_test.cpp and *_test.cu files of the current folder as program NAME_test.
 # Tests that need a GPU skip themselves where there is none.
 function(tokamak_cuda_tests name)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cu
-       ${CMAKE_CURRENT_SOURCE_DIR}/*_helpers.cpp)
+       ${CMAKE_CURRENT_SOURCE_DIR}/*_helpers.cpp ${CMAKE_CURRENT_SOURCE_DIR}/*_helpers.cu)
   if(NOT sources)
     return()
   endif()
@@ -60,6 +62,7 @@ function(tokamak_cuda_tests name)
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE ${ARG_DEPS} GTest::gtest_main GTest::gmock)
   tokamak_cuda_options(${name}_test)
+  add_dependencies(cuda_tests ${name}_test)
   gtest_discover_tests(${name}_test TEST_PREFIX "${name}/" DISCOVERY_TIMEOUT 60
                        WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES TIMEOUT 600)
 endfunction()

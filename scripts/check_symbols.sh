@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Libraries below server/ and cli/ never print, exit or abort; CHECK (base/check.cpp) is the sole exception.
+# Libraries below server/ and cli/ never print, exit or abort; CHECK (base/check.cpp) is the sole exception, and what nvcc
+# adds to .cu files.
 # Usage: scripts/check_symbols.sh BUILD_FOLDER
 set -euo pipefail
 build=${1:?build folder}
@@ -8,7 +9,7 @@ banned='abort|exit|_exit|quick_exit|printf|fprintf|vprintf|vfprintf|puts|fputs|p
 status=0 n=0
 while IFS= read -r library; do
   n=$((n + 1))
-  hits=$(nm -A --undefined-only "$library" 2>/dev/null | grep -E " U ($banned)(@|\$)" | grep -v ':check\.cpp\.o:' || true)
+  hits=$(nm -A --undefined-only "$library" 2>/dev/null | grep -E " U ($banned)(@|\$)" | grep -vE ':(check\.cpp|[a-z0-9_]*\.cu)\.o:' || true)
   [[ -z $hits ]] || { echo "$hits"; status=1; }
 done < <(find "$build/src" -name 'libtokamak_*.a')
 ((n > 0)) || { echo "check_symbols: no libraries in $build/src" >&2; exit 1; }

@@ -13,7 +13,7 @@ case ${1:-} in
 format)
   (($# == 1)) || usage
   need clang-format lint
-  mapfile -t files < <(comm -23 <(git ls-files '*.h' '*.cpp' | sort) <(git ls-files -d | sort))
+  mapfile -t files < <(comm -23 <(git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | sort) <(git ls-files -d | sort))
   if ! problems=$(clang-format --dry-run -Werror "${files[@]}" 2>&1); then
     grep -E '^[^ ]+:[0-9]+:[0-9]+: error: ' <<<"$problems" | cut -d: -f1 | sort -u | sed 's/^/lint: not formatted: /' >&2 ||
       echo "$problems" >&2
