@@ -60,21 +60,6 @@ cudaError_t launch(DType dtype, MatvecParams params, const MatvecParts& parts, c
 
 }  // namespace
 
-ColumnsDevice columns_device() {
-  int device = 0;
-  ColumnsDevice d{1, 48 * 1024, 48 * 1024};
-  if (cudaGetDevice(&device) != cudaSuccess) return d;
-  cudaDeviceGetAttribute(&d.n_sms, cudaDevAttrMultiProcessorCount, device);
-  cudaDeviceGetAttribute(&d.shared_bytes_of_cta, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  cudaDeviceGetAttribute(&d.shared_bytes_of_sm, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
-  return d;
-}
-
-int most_tensor_columns() {
-  // Sums of 28 parts of two matrices of 32 rows and 18 floats each, a table of 8 KB and stages of one warp.
-  return columns_device().shared_bytes_of_cta >= 148 * 1024 ? kMaxTensorColumns : 8;
-}
-
 bool has_columns(DType dtype) { return find(dtype) != nullptr; }
 std::string_view columns_kernel(DType dtype) { return find(dtype)->name; }
 HalfOrder half_order(DType dtype) {

@@ -7,9 +7,6 @@
 
 namespace tokamak::cuda {
 
-template <class P>
-inline constexpr HalfOrder kHalfOrder = kIsE2m1<P> ? HalfOrder::eights : HalfOrder::fours;
-
 // value of a weight = half * kColumnsFactor<P>.
 template <class P>
 inline constexpr float kColumnsFactor = kHalfFactor<P>;

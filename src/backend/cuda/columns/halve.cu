@@ -2,6 +2,7 @@
 
 #include "backend/cuda/columns/halves.h"
 #include "backend/cuda/columns/launchers.h"
+#include "backend/cuda/overlap.h"
 
 namespace tokamak::cuda {
 
@@ -22,8 +23,7 @@ __device__ uint32_t two_halves(float low, float high) {
 // A CTA per column: the largest magnitude first.
 __global__ void __launch_bounds__(kThreads)
     halve_kernel(const float* x, int64_t k, int64_t x_stride, uint8_t* halves, HalfOrder order) {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  start_after_previous_kernel();
   const float* column = x + blockIdx.x * x_stride;
   uint8_t* out = halves + blockIdx.x * halves_column_bytes(k);
   const bool aligned = reinterpret_cast<uintptr_t>(column) % 16 == 0;

@@ -18,11 +18,6 @@ LaunchColumns columns_q2_k, columns_q3_k, columns_q4_k, columns_q5_k, columns_q6
 LaunchColumns columns_iq2_xxs, columns_iq2_xs, columns_iq2_s, columns_iq3_xxs, columns_iq3_s, columns_iq1_s,
     columns_iq1_m;
 
-struct ColumnsDevice {
-  int n_sms, shared_bytes_of_cta, shared_bytes_of_sm;
-};
-ColumnsDevice columns_device();  // the current one
-
 // x: f32 rows; halves: the form of halves.h.
 cudaError_t run_halve(const float* x, int64_t n_cols, int64_t k, int64_t x_stride, uint8_t* halves, HalfOrder order,
                       bool overlap, cudaStream_t stream);

@@ -20,12 +20,10 @@ struct alignas(n >= 4 ? 16 : 4 * n) Words {
 };
 
 // T from p, aligned to T. stream: read once, not kept in L1.
-template <class T, bool kStream, bool kShared = false>
+template <class T, bool kStream>
 TOKAMAK_HD T load_as(const uint8_t* p) {
 #if defined(__CUDA_ARCH__)
-  if constexpr (kShared) {
-    return *reinterpret_cast<const T*>(p);
-  } else if constexpr (sizeof(T) > 16) {
+  if constexpr (sizeof(T) > 16) {
     T value;
     const auto* parts = p;
     for (int i = 0; i < static_cast<int>(sizeof(T) / 16); ++i) {

@@ -17,7 +17,6 @@ inline constexpr int kSliceUnits = 32;
 
 struct Plane {
   int bytes, units;
-  int parts = 1;  // of a plane that holds each row's entries (or parts of them) for all units before the next row's
 };
 
 template <class P>
@@ -43,17 +42,8 @@ TOKAMAK_HD constexpr int tile_bytes(int n_units) {
 // One unit of a tile, and where its entries lie: `place` is the tile's first byte plus unit * P::kStride, kStride the
 // size of the entries read most, so that those need no more arithmetic.
 struct Unit {
-  static constexpr bool kShared = false;
   const uint8_t* place;
   int unit, n_units;
-};
-// A unit of a tile of n units that lies in shared memory.
-template <int n>
-struct SharedUnit {
-  static constexpr bool kShared = true;
-  static constexpr int n_units = n;
-  const uint8_t* place;
-  int unit;
 };
 template <class P>
 TOKAMAK_HD Unit make_unit(const uint8_t* tile, int unit, int n_units) {
@@ -61,26 +51,24 @@ TOKAMAK_HD Unit make_unit(const uint8_t* tile, int unit, int n_units) {
 }
 
 // Planes that hold a T per unit, a T per row and unit, a T per group of units.
-template <class P, int i, class T, class At>
-TOKAMAK_HD T load_unit(const At& u) {
-  static_assert(sizeof(T) == P::kPlanes[i].bytes && P::kPlanes[i].units == 1 && P::kPlanes[i].parts == 1);
+template <class P, int i, class T>
+TOKAMAK_HD T load_unit(const Unit& u) {
+  static_assert(sizeof(T) == P::kPlanes[i].bytes && P::kPlanes[i].units == 1);
   constexpr int kSize = static_cast<int>(sizeof(T));
-  return load_as<T, true, At::kShared>(u.place + u.unit * (kSize - P::kStride) + plane_offset<P, i>(u.n_units));
+  return load_as<T, true>(u.place + u.unit * (kSize - P::kStride) + plane_offset<P, i>(u.n_units));
 }
-template <class P, int i, class T, int kParts = 1, class At>
-TOKAMAK_HD T load_row(const At& u, int row, int part = 0) {
+template <class P, int i, class T, int kParts = 1>
+TOKAMAK_HD T load_row(const Unit& u, int row, int part = 0) {
   static_assert(sizeof(T) * P::kRows * kParts == P::kPlanes[i].bytes && P::kPlanes[i].units == 1);
-  static_assert(P::kPlanes[i].parts == P::kRows * kParts);
   constexpr int kSize = static_cast<int>(sizeof(T));
-  return load_as<T, true, At::kShared>(u.place + u.unit * (kSize - P::kStride) + plane_offset<P, i>(u.n_units) +
-                                       (row * kParts + part) * u.n_units * kSize);
+  return load_as<T, true>(u.place + u.unit * (kSize - P::kStride) + plane_offset<P, i>(u.n_units) +
+                          (row * kParts + part) * u.n_units * kSize);
 }
-template <class P, int i, class T, class At>
-TOKAMAK_HD T load_group(const At& u) {
+template <class P, int i, class T>
+TOKAMAK_HD T load_group(const Unit& u) {
   static_assert(sizeof(T) == P::kPlanes[i].bytes);
   constexpr int kUnits = P::kPlanes[i].units, kSize = static_cast<int>(sizeof(T));
-  return load_as<T, false, At::kShared>(u.place + (u.unit / kUnits * kSize - u.unit * P::kStride) +
-                                        plane_offset<P, i>(u.n_units));
+  return load_as<T, false>(u.place + (u.unit / kUnits * kSize - u.unit * P::kStride) + plane_offset<P, i>(u.n_units));
 }
 
 }  // namespace tokamak::cuda

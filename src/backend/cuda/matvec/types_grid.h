@@ -47,18 +47,12 @@ struct IQ2_XXS : QuantizedType {
   static constexpr int kStride = 8, kRows = 4, kTableBytes = 8 * 256;
   static constexpr bool kSigned = true, kTwoSided = true;
   static constexpr float kFactor = 0.125f;
-  static constexpr Plane kPlanes[] = {{32, 1, 4}, {8, 8}};  // four indices, signs and (spare) scale; d
+  static constexpr Plane kPlanes[] = {{32, 1}, {8, 8}};  // four indices, signs and (spare) scale; d
   using Codes = Words<2>;
   using Scales = Words<2>;
   using Decoded = UnitD;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<IQ2_XXS, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
-    return load_group<IQ2_XXS, 1, Scales>(u);
-  }
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<IQ2_XXS, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) { return load_group<IQ2_XXS, 1, Scales>(u); }
   TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales&, int, Table lookup) {
     TwoSided out;
     const uint32_t signs = complete_signs(c.w[1]);
@@ -76,20 +70,15 @@ struct IQ2_XS : QuantizedType {
   static constexpr int kStride = 8, kRows = 4, kTableBytes = 8 * 512;
   static constexpr bool kSigned = true, kTwoSided = true;
   static constexpr float kFactor = 0.125f;
-  static constexpr Plane kPlanes[] = {
-      {32, 1, 4}, {8, 8}, {4, 1}};  // indices, signs and (spare) their bits 8; d; scales
+  static constexpr Plane kPlanes[] = {{32, 1}, {8, 8}, {4, 1}};  // indices, signs and (spare) their bits 8; d; scales
   using Codes = Words<2>;
   struct Scales {
     Words<2> d;
     Words<1> codes;  // a byte per row, a nibble per half
   };
   using Decoded = UnitD2;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<IQ2_XS, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<IQ2_XS, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {load_group<IQ2_XS, 1, Words<2>>(u), load_unit<IQ2_XS, 2, Words<1>>(u)};
   }
   TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales&, int, Table lookup) {
@@ -113,19 +102,15 @@ struct IQ2_S : QuantizedType {
   static constexpr int kStride = 8, kRows = 4, kTableBytes = 8 * 1024;
   static constexpr bool kSigned = true, kTwoSided = true;
   static constexpr float kFactor = 0.125f;
-  static constexpr Plane kPlanes[] = {{32, 1, 4}, {8, 1}, {8, 8}};  // indices and signs; their bits 8-9 and scales; d
+  static constexpr Plane kPlanes[] = {{32, 1}, {8, 1}, {8, 8}};  // indices and signs; their bits 8-9 and scales; d
   using Codes = Words<2>;
   struct Scales {
     Words<2> codes;  // per row a byte of index bits and a byte of two scales
     Words<2> d;
   };
   using Decoded = UnitD2;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<IQ2_S, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<IQ2_S, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {load_unit<IQ2_S, 1, Words<2>>(u), load_group<IQ2_S, 2, Words<2>>(u)};
   }
   TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales& s, int row, Table lookup) {
@@ -149,19 +134,15 @@ struct IQ3_XXS : QuantizedType {
   static constexpr int kStride = 8, kRows = 4, kTableBytes = 4 * 256;
   static constexpr bool kSigned = true, kTwoSided = true;
   static constexpr float kFactor = 0.25f;
-  static constexpr Plane kPlanes[] = {{32, 1, 4}, {16, 1}, {8, 8}};  // eight indices; signs and (spare) scale; d
+  static constexpr Plane kPlanes[] = {{32, 1}, {16, 1}, {8, 8}};  // eight indices; signs and (spare) scale; d
   using Codes = Words<2>;
   struct Scales {
     Words<4> signs;
     Words<2> d;
   };
   using Decoded = UnitD;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<IQ3_XXS, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<IQ3_XXS, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {load_unit<IQ3_XXS, 1, Words<4>>(u), load_group<IQ3_XXS, 2, Words<2>>(u)};
   }
   TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales& s, int row, Table lookup) {
@@ -181,7 +162,7 @@ struct IQ3_S : QuantizedType {
   static constexpr int kStride = 8, kRows = 4, kTableBytes = 4 * 512;
   static constexpr bool kSigned = true, kTwoSided = true;
   // indices; signs; d; bits 8 of the indices, a byte per row; scales, a nibble per row
-  static constexpr Plane kPlanes[] = {{32, 1, 4}, {16, 1}, {8, 8}, {4, 1}, {2, 1}};
+  static constexpr Plane kPlanes[] = {{32, 1}, {16, 1}, {8, 8}, {4, 1}, {2, 1}};
   using Codes = Words<2>;
   struct Scales {
     Words<4> signs;
@@ -190,12 +171,8 @@ struct IQ3_S : QuantizedType {
     uint16_t codes;
   };
   using Decoded = UnitD;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<IQ3_S, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<IQ3_S, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {load_unit<IQ3_S, 1, Words<4>>(u), load_group<IQ3_S, 2, Words<2>>(u), load_unit<IQ3_S, 3, Words<1>>(u),
             load_unit<IQ3_S, 4, uint16_t>(u)};
   }
@@ -226,18 +203,14 @@ TOKAMAK_HD void put_eight_iq1(const uint32_t* table, uint32_t index, uint32_t pl
 struct IQ1_S : QuantizedType {
   static constexpr int kStride = 4, kRows = 4, kTableBytes = 4 * 2048;
   static constexpr float kFactor = 0.25f;
-  static constexpr Plane kPlanes[] = {{16, 1, 4}, {8, 1}, {8, 8}};  // low bytes of indices; the file's qh words; d
+  static constexpr Plane kPlanes[] = {{16, 1}, {8, 1}, {8, 8}};  // low bytes of indices; the file's qh words; d
   using Codes = Words<1>;
   struct Scales {
     Words<2> qh, d;
   };
   using Decoded = UnitDM;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<IQ1_S, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<IQ1_S, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {load_unit<IQ1_S, 1, Words<2>>(u), load_group<IQ1_S, 2, Words<2>>(u)};
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table lookup) {
@@ -255,19 +228,15 @@ struct IQ1_M : QuantizedType {
   static constexpr int kStride = 4, kRows = 4, kTableBytes = 4 * 2048;
   static constexpr float kFactor = 0.25f;
   // low bytes of indices; a nibble each of 3 high bits and sign of the shift; d; two 3-bit scales in a byte per row
-  static constexpr Plane kPlanes[] = {{16, 1, 4}, {8, 1}, {8, 8}, {4, 1}};
+  static constexpr Plane kPlanes[] = {{16, 1}, {8, 1}, {8, 8}, {4, 1}};
   using Codes = Words<1>;
   struct Scales {
     Words<2> qh, d;
     Words<1> codes;
   };
   using Decoded = UnitDM2;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<IQ1_M, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<IQ1_M, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {load_unit<IQ1_M, 1, Words<2>>(u), load_group<IQ1_M, 2, Words<2>>(u), load_unit<IQ1_M, 3, Words<1>>(u)};
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table lookup) {

@@ -34,7 +34,7 @@ TOKAMAK_HD void put_scale_min(const Words<4>& d_dmin, const SixBytes4& six, int 
 struct Q4_K : QuantizedType {
   static constexpr int kRows = 4;
   static constexpr bool kHigh16 = true;
-  static constexpr Plane kPlanes[] = {{64, 1, 4}, {16, 8}, {4, 1}, {2, 1}};
+  static constexpr Plane kPlanes[] = {{64, 1}, {16, 8}, {4, 1}, {2, 1}};
   using Codes = Words<4>;
   using Scales = ScaleMin4;
   struct Prepared {
@@ -43,12 +43,8 @@ struct Q4_K : QuantizedType {
   };
   TOKAMAK_HD static Prepared prepare(const Scales& s) { return {s.d_dmin, widen(s.six)}; }
   using Decoded = UnitDM;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<Q4_K, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<Q4_K, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {load_group<Q4_K, 1, Words<4>>(u), {load_unit<Q4_K, 2, Words<1>>(u), load_unit<Q4_K, 3, uint16_t>(u)}};
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Prepared& s, int row, Table) {
@@ -61,7 +57,7 @@ struct Q4_K : QuantizedType {
 
 struct Q5_K : QuantizedType {
   static constexpr int kRows = 4;
-  static constexpr Plane kPlanes[] = {{64, 1, 4}, {16, 1}, {16, 8}, {4, 1}, {2, 1}};
+  static constexpr Plane kPlanes[] = {{64, 1}, {16, 1}, {16, 8}, {4, 1}, {2, 1}};
   using Codes = Words<4>;
   struct Scales {
     Words<4> fifth;
@@ -73,12 +69,8 @@ struct Q5_K : QuantizedType {
   };
   TOKAMAK_HD static Prepared prepare(const Scales& s) { return {s.fifth, s.s.d_dmin, widen(s.s.six)}; }
   using Decoded = UnitDM;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<Q5_K, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<Q5_K, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {load_unit<Q5_K, 1, Words<4>>(u),
             {load_group<Q5_K, 2, Words<4>>(u), {load_unit<Q5_K, 3, Words<1>>(u), load_unit<Q5_K, 4, uint16_t>(u)}}};
   }
@@ -94,7 +86,7 @@ struct Q5_K : QuantizedType {
 // pairs of words 0, 1, 2 (low to high), word 7 those of 3, 4, 5. Scale bytes are stored plus 128.
 struct Q6_K : QuantizedType {
   static constexpr int kRows = 2, kOffset = 32;
-  static constexpr Plane kPlanes[] = {{32, 1, 2}, {16, 1, 2}, {4, 1}, {4, 8}};  // words 0-3, 4-5; two scales per row; d
+  static constexpr Plane kPlanes[] = {{32, 1}, {16, 1}, {4, 1}, {4, 8}};  // words 0-3, 4-5; two scales per row; d
   struct Codes {
     Words<4> low;
     Words<2> high;
@@ -103,12 +95,10 @@ struct Q6_K : QuantizedType {
     Words<1> codes, d;
   };
   using Decoded = UnitD2;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) {
     return {load_row<Q6_K, 0, Words<4>>(u, row), load_row<Q6_K, 1, Words<2>>(u, row)};
   }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
+  TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {load_unit<Q6_K, 2, Words<1>>(u), load_group<Q6_K, 3, Words<1>>(u)};
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
@@ -132,8 +122,7 @@ TOKAMAK_HD void split_two_bits(const Words<2>& c, uint32_t (&w)[8]) {
 
 struct Q2_K : QuantizedType {
   static constexpr int kStride = 8, kRows = 4;
-  static constexpr Plane kPlanes[] = {
-      {32, 1, 4}, {16, 8}, {8, 1}};  // codes; d, dmin; {scale, min} nibbles of two groups
+  static constexpr Plane kPlanes[] = {{32, 1}, {16, 8}, {8, 1}};  // codes; d, dmin; {scale, min} nibbles of two groups
   using Codes = Words<2>;
   struct Scales {
     Words<4> d_dmin;
@@ -149,12 +138,8 @@ struct Q2_K : QuantizedType {
             {s.codes.w[0] >> 4 & 0x0F0F0F0F, s.codes.w[1] >> 4 & 0x0F0F0F0F}};
   }
   using Decoded = UnitDM2;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<Q2_K, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<Q2_K, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {load_group<Q2_K, 1, Words<4>>(u), load_unit<Q2_K, 2, Words<2>>(u)};
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Prepared& s, int row, Table) {
@@ -175,7 +160,7 @@ struct Q2_K : QuantizedType {
 struct Q3_K : QuantizedType {
   static constexpr int kStride = 8, kRows = 4, kOffset = 4;
   // words 0-1, word 2, d; pairs of scales (SixBits4)
-  static constexpr Plane kPlanes[] = {{32, 1, 4}, {16, 1}, {8, 8}, {4, 1}, {2, 1}};
+  static constexpr Plane kPlanes[] = {{32, 1}, {16, 1}, {8, 8}, {4, 1}, {2, 1}};
   using Codes = Words<2>;
   struct Scales {
     Words<4> third;
@@ -189,12 +174,8 @@ struct Q3_K : QuantizedType {
   };
   TOKAMAK_HD static Prepared prepare(const Scales& s) { return {s.third, s.d, widen(s.six)}; }
   using Decoded = UnitD2;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<Q3_K, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<Q3_K, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {load_unit<Q3_K, 1, Words<4>>(u),
             load_group<Q3_K, 2, Words<2>>(u),
             {load_unit<Q3_K, 3, Words<1>>(u), load_unit<Q3_K, 4, uint16_t>(u)}};
@@ -222,12 +203,8 @@ struct Q1_0 : QuantizedType {
     Words<4> d;
   };
   using Decoded = UnitD;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At&, int) {
-    return 0;
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
+  TOKAMAK_HD static Codes load_codes(const Unit&, int) { return 0; }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {{load_unit<Q1_0, 0, Words<4>>(u), load_unit<Q1_0, 1, Words<4>>(u)}, load_group<Q1_0, 2, Words<4>>(u)};
   }
   TOKAMAK_HD static Decoded decode(const Codes&, const Scales& s, int row, Table) {
@@ -242,18 +219,12 @@ struct Q1_0 : QuantizedType {
 template <int kUnitsPerScale>
 struct TwoBits : QuantizedType {
   static constexpr int kStride = 8, kRows = 8, kOffset = 1;
-  static constexpr Plane kPlanes[] = {{64, 1, 8}, {16, kUnitsPerScale}};
+  static constexpr Plane kPlanes[] = {{64, 1}, {16, kUnitsPerScale}};
   using Codes = Words<2>;
   using Scales = Words<4>;
   using Decoded = UnitD;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<TwoBits, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
-    return load_group<TwoBits, 1, Scales>(u);
-  }
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<TwoBits, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) { return load_group<TwoBits, 1, Scales>(u); }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
     Decoded out;
     split_two_bits(c, out.w);

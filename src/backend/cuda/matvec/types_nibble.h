@@ -41,18 +41,12 @@ TOKAMAK_HD void split_five_bits(const Words<4>& c, uint32_t e, uint32_t (&w)[8])
 struct Q4_0 : QuantizedType {
   static constexpr int kRows = 4, kOffset = 8;
   static constexpr bool kHigh16 = true;
-  static constexpr Plane kPlanes[] = {{64, 1, 4}, {8, 1}};  // codes, d
+  static constexpr Plane kPlanes[] = {{64, 1}, {8, 1}};  // codes, d
   using Codes = Words<4>;
   using Scales = Words<2>;
   using Decoded = UnitD;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<Q4_0, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
-    return load_unit<Q4_0, 1, Scales>(u);
-  }
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<Q4_0, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) { return load_unit<Q4_0, 1, Scales>(u); }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
     Decoded out;
     split_nibbles(c, out.w);
@@ -64,18 +58,12 @@ struct Q4_0 : QuantizedType {
 struct Q4_1 : QuantizedType {
   static constexpr int kRows = 4;
   static constexpr bool kHigh16 = true;
-  static constexpr Plane kPlanes[] = {{64, 1, 4}, {16, 1}};  // codes, d and m
+  static constexpr Plane kPlanes[] = {{64, 1}, {16, 1}};  // codes, d and m
   using Codes = Words<4>;
   using Scales = Words<4>;
   using Decoded = UnitDM;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<Q4_1, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
-    return load_unit<Q4_1, 1, Scales>(u);
-  }
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<Q4_1, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) { return load_unit<Q4_1, 1, Scales>(u); }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
     Decoded out;
     split_nibbles(c, out.w);
@@ -87,19 +75,15 @@ struct Q4_1 : QuantizedType {
 
 struct Q5_0 : QuantizedType {
   static constexpr int kRows = 4, kOffset = 16;
-  static constexpr Plane kPlanes[] = {{64, 1, 4}, {16, 1}, {8, 1}};  // codes, fifth words, d
+  static constexpr Plane kPlanes[] = {{64, 1}, {16, 1}, {8, 1}};  // codes, fifth words, d
   using Codes = Words<4>;
   struct Scales {
     Words<4> fifth;
     Words<2> d;
   };
   using Decoded = UnitD;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<Q5_0, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<Q5_0, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {load_unit<Q5_0, 1, Words<4>>(u), load_unit<Q5_0, 2, Words<2>>(u)};
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
@@ -112,18 +96,14 @@ struct Q5_0 : QuantizedType {
 
 struct Q5_1 : QuantizedType {
   static constexpr int kRows = 4;
-  static constexpr Plane kPlanes[] = {{64, 1, 4}, {16, 1}, {16, 1}};  // codes, fifth words, d and m
+  static constexpr Plane kPlanes[] = {{64, 1}, {16, 1}, {16, 1}};  // codes, fifth words, d and m
   using Codes = Words<4>;
   struct Scales {
     Words<4> fifth, dm;
   };
   using Decoded = UnitDM;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<Q5_1, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<Q5_1, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {load_unit<Q5_1, 1, Words<4>>(u), load_unit<Q5_1, 2, Words<4>>(u)};
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
@@ -139,20 +119,16 @@ struct Q5_1 : QuantizedType {
 struct Q8_0 : QuantizedType {
   static constexpr int kRows = 2;
   static constexpr bool kSigned = true;
-  static constexpr Plane kPlanes[] = {{64, 1, 4}, {4, 1}};
+  static constexpr Plane kPlanes[] = {{64, 1}, {4, 1}};
   struct Codes {
     Words<4> part[2];
   };
   using Scales = Words<1>;
   using Decoded = UnitD;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) {
     return {{load_row<Q8_0, 0, Words<4>, 2>(u, row, 0), load_row<Q8_0, 0, Words<4>, 2>(u, row, 1)}};
   }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
-    return load_unit<Q8_0, 1, Scales>(u);
-  }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) { return load_unit<Q8_0, 1, Scales>(u); }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
     Decoded out;
     for (int i = 0; i < 8; ++i) out.w[i] = c.part[i / 4].w[i % 4];
@@ -181,19 +157,13 @@ TOKAMAK_HD TwoSided decode_e2m1(const Words<4>& c, Lookup lookup) {
 struct MXFP4 : QuantizedType {
   static constexpr int kRows = 4;
   static constexpr bool kSigned = true, kTwoSided = true;
-  static constexpr float kFactor = 0.5f;                    // the codes are doubled
-  static constexpr Plane kPlanes[] = {{64, 1, 4}, {4, 1}};  // codes in pick order, exponents
+  static constexpr float kFactor = 0.5f;                 // the codes are doubled
+  static constexpr Plane kPlanes[] = {{64, 1}, {4, 1}};  // codes in pick order, exponents
   using Codes = Words<4>;
   using Scales = Words<1>;
   using Decoded = UnitD;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<MXFP4, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
-    return load_unit<MXFP4, 1, Scales>(u);
-  }
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<MXFP4, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) { return load_unit<MXFP4, 1, Scales>(u); }
   TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales&, int, Table lookup) {
     return decode_e2m1(c, lookup);
   }
@@ -210,19 +180,13 @@ struct MXFP4 : QuantizedType {
 struct NVFP4 : QuantizedType {
   static constexpr int kRows = 4;
   static constexpr bool kSigned = true, kTwoSided = true;
-  static constexpr float kFactor = 128.0f;                  // 2^8 / 2
-  static constexpr Plane kPlanes[] = {{64, 1, 4}, {8, 1}};  // codes in pick order, two scales per row
+  static constexpr float kFactor = 128.0f;               // 2^8 / 2
+  static constexpr Plane kPlanes[] = {{64, 1}, {8, 1}};  // codes in pick order, two scales per row
   using Codes = Words<4>;
   using Scales = Words<2>;
   using Decoded = UnitD2;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<NVFP4, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
-    return load_unit<NVFP4, 1, Scales>(u);
-  }
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<NVFP4, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) { return load_unit<NVFP4, 1, Scales>(u); }
   TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales&, int, Table lookup) {
     return decode_e2m1(c, lookup);
   }
@@ -252,18 +216,12 @@ TOKAMAK_HD TwoSided decode_iq4(const Words<4>& c, Lookup lookup) {
 struct IQ4_NL : QuantizedType {
   static constexpr int kRows = 4;
   static constexpr bool kSigned = true, kTwoSided = true;
-  static constexpr Plane kPlanes[] = {{64, 1, 4}, {8, 1}};
+  static constexpr Plane kPlanes[] = {{64, 1}, {8, 1}};
   using Codes = Words<4>;
   using Scales = Words<2>;
   using Decoded = UnitD;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<IQ4_NL, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
-    return load_unit<IQ4_NL, 1, Scales>(u);
-  }
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<IQ4_NL, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) { return load_unit<IQ4_NL, 1, Scales>(u); }
   TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales&, int, Table lookup) {
     return decode_iq4(c, lookup);
   }
@@ -277,7 +235,7 @@ struct IQ4_NL : QuantizedType {
 struct IQ4_XS : QuantizedType {
   static constexpr int kRows = 4;
   static constexpr bool kSigned = true, kTwoSided = true;
-  static constexpr Plane kPlanes[] = {{64, 1, 4}, {8, 8}, {2, 1}, {1, 1}};  // codes, d, scales' nibbles and high pairs
+  static constexpr Plane kPlanes[] = {{64, 1}, {8, 8}, {2, 1}, {1, 1}};  // codes, d, scales' nibbles and high pairs
   using Codes = Words<4>;
   struct Scales {
     Words<2> d;
@@ -285,12 +243,8 @@ struct IQ4_XS : QuantizedType {
     uint8_t high;
   };
   using Decoded = UnitD;
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
-    return load_row<IQ4_XS, 0, Codes>(u, row);
-  }
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At& u) {
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) { return load_row<IQ4_XS, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const Unit& u) {
     return {load_group<IQ4_XS, 1, Words<2>>(u), load_unit<IQ4_XS, 2, uint16_t>(u), load_unit<IQ4_XS, 3, uint8_t>(u)};
   }
   TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales&, int, Table lookup) {

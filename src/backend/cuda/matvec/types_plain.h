@@ -13,10 +13,7 @@ struct PlainType {
   using Acts = ActsF32;
   using Table = Lookup;
   struct Scales {};
-  template <class At>
-  TOKAMAK_HD static Scales load_scales(const At&) {
-    return {};
-  }
+  TOKAMAK_HD static Scales load_scales(const Unit&) { return {}; }
   TOKAMAK_HD static Scales prepare(const Scales&) { return {}; }
 };
 
@@ -45,13 +42,12 @@ TOKAMAK_HD float dot_plain(const PlainCodes<n>& c, const ActsF32& acts) {
 template <class P, int kPlainRows, int n>
 struct Plain : PlainType {
   static constexpr int kRows = kPlainRows;
-  static constexpr Plane kPlanes[] = {{16 * n * kRows, 1, n* kRows}};
+  static constexpr Plane kPlanes[] = {{16 * n * kRows, 1}};
   using Codes = PlainCodes<n>;
   struct Decoded {
     Codes c;
   };
-  template <class At>
-  TOKAMAK_HD static Codes load_codes(const At& u, int row) {
+  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) {
     Codes c;
     for (int i = 0; i < n; ++i) c.part[i] = load_row<Plain, 0, Words<4>, n>(u, row, i);
     return c;
