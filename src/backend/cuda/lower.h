@@ -90,6 +90,7 @@ class Lowering {
   // Inputs in the form of gemm/ (the newest first) and routes of experts made so far: lower_gemm.h.
   struct HalfUse {
     ir::ValueId value = ir::kNone, ids = ir::kNone;
+    bool low = false;
     Address address;
     int64_t n_bytes = 0;
   };

@@ -10,12 +10,12 @@ namespace {
 constexpr size_t kSlots = 3;
 
 // Binary16 columns at hand. The oldest make room for new ones; a slot that is too small gets a larger region.
-Address* find_slot(Lowering& l, ir::ValueId x, ir::ValueId ids) {
+Address* find_slot(Lowering& l, ir::ValueId x, ir::ValueId ids, bool low = false) {
   for (Lowering::HalfUse& use : l.half_uses)
-    if (use.value == x && use.ids == ids) return &use.address;
+    if (use.value == x && use.ids == ids && use.low == low) return &use.address;
   return nullptr;
 }
-Address new_slot(Lowering& l, ir::ValueId x, ir::ValueId ids, int64_t n_bytes) {
+Address new_slot(Lowering& l, ir::ValueId x, ir::ValueId ids, int64_t n_bytes, bool low = false) {
   if (l.half_uses.size() < kSlots) l.half_uses.push_back({});
   std::rotate(l.half_uses.begin(), l.half_uses.end() - 1, l.half_uses.end());  // the last is the oldest
   Lowering::HalfUse& use = l.half_uses.front();
@@ -25,6 +25,7 @@ Address new_slot(Lowering& l, ir::ValueId x, ir::ValueId ids, int64_t n_bytes) {
   }
   use.value = x;
   use.ids = ids;
+  use.low = low;
   return use.address;
 }
 
@@ -47,21 +48,24 @@ bool uses_gemm(const Lowering& l, const ir::Node& node) {
   if (l.batch_invariant || !has_gemm_device()) return false;
   const CudaWeight& weight = weight_of(l, node);
   if (!weight.packed || !has_gemm(weight.dtype)) return false;
-  if (node.op == ir::Op::mul_mat_id) return l.value(node.inputs[2]).shape.n_rows() >= kMinGemmColumns;
-  return l.value(node.inputs[0]).shape.rank() == 2 && l.value(node.output).shape.n_rows() >= kMinGemmColumns;
+  const bool is_f32 = weight.dtype == DType::f32;
+  if (node.op == ir::Op::mul_mat_id) return !is_f32 && l.value(node.inputs[2]).shape.n_rows() >= kMinGemmColumns;
+  return l.value(node.inputs[0]).shape.rank() == 2 &&
+         l.value(node.output).shape.n_rows() >= (is_f32 ? kMinGemmColumnsF32 : kMinGemmColumns);
 }
 
-Address half_columns(Lowering& l, ir::ValueId id) {
+Address half_columns(Lowering& l, ir::ValueId id, bool low) {
   const ir::ValueId x = l.same_rows(id);
-  if (const Address* at_hand = find_slot(l, x, ir::kNone)) return *at_hand;
+  if (const Address* at_hand = find_slot(l, x, ir::kNone, low)) return *at_hand;
   const Rows from = l.rows(x);
-  const Address out = new_slot(l, x, ir::kNone, half_columns_bytes(from.n_rows, from.n));
-  StepReport& report = l.add("half_columns", [from, out](const RunContext& c) {
+  const Address out = new_slot(l, x, ir::kNone, half_columns_bytes(from.n_rows, from.n), low);
+  StepReport& report = l.add("half_columns", [from, out, low](const RunContext& c) {
     return launch_half_columns({.x = c.at(from.address),
                                 .n_cols = from.n_rows,
                                 .k = from.n,
                                 .x_stride = from.stride_elems,
                                 .halves = c.at<std::byte>(out),
+                                .low = low,
                                 .overlap = true},
                                c.stream);
   });
@@ -141,6 +145,7 @@ cudaError_t Product::launch_on_gemm(const RunContext& c) const {
                       .k = args.k,
                       .n_cols = static_cast<int>(args.n_cols),
                       .x = c.at<std::byte>(x),
+                      .x_low = c.at<std::byte>(x_low),
                       .y = c.at(y),
                       .y_stride = args.y_stride,
                       .scale = c.at(scale),

@@ -92,7 +92,8 @@ Product product_of(Lowering& l, const ir::Node& node, ir::ValueId result) {
                        .y_stride = y.stride_elems},
               .weights = kernel_form(weight),
               .y = y.address};
-  if (uses_gemm(l, node)) {
+  const bool in_glu = l.group().rule == static_cast<uint16_t>(fuse::RuleId::mul_mat_glu);
+  if (uses_gemm(l, node) && !(in_glu && weight.dtype == DType::f32)) {
     out.on_gemm = true;
     if (node.op == ir::Op::mul_mat_id) {
       const ExpertColumns columns = expert_columns(l, node);
@@ -101,6 +102,7 @@ Product product_of(Lowering& l, const ir::Node& node, ir::ValueId result) {
       out.shape = columns.shape;
     } else {
       out.x = half_columns(l, node.inputs[1]);
+      if (weight.dtype == DType::f32) out.x_low = half_columns(l, node.inputs[1], true);
     }
   } else if (out.is_packed && l.on_tensor_columns(node)) {
     out.on_tensor_columns = true;

@@ -21,6 +21,7 @@ struct Product {
   bool x_per_token = true, ids_are_settled = false;
   RouteShape shape;          // of experts on gemm/
   Address route, workspace;  // of gemm/
+  Address x_low;             // of F32 on gemm/
 
   cudaError_t launch(const RunContext& c) const;
 

@@ -2,6 +2,7 @@
 // columns begin, then gives them out in the order of tokens.
 #include "backend/cuda/gemm/kernels.h"
 #include "backend/cuda/gemm/launch_config.h"
+#include "backend/cuda/overlap.h"
 
 namespace tokamak::cuda {
 
@@ -46,12 +47,12 @@ struct Run {
 };
 
 __global__ void __launch_bounds__(kThreads) route_kernel(const __grid_constant__ RouteParams p) {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  allow_next_kernel();
   __shared__ int counts[kMostExperts];
   const int expert = blockIdx.x, n_expert = p.shape.n_expert, n_pairs = p.shape.n_pairs();
   for (int e = threadIdx.x; e < n_expert; e += kThreads) counts[e] = 0;
   __syncthreads();
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  wait_for_previous_kernel();
   // A thread takes kRun consecutive pairs at a time.
   for (int round = 0; round < n_pairs; round += kThreads * kRun) {
     const Run run(p, round + static_cast<int>(threadIdx.x) * kRun);

@@ -14,15 +14,16 @@ struct GemmKernel {
   LaunchGemm* launch;
 };
 constexpr auto kKernels = std::to_array<GemmKernel>({
-    {DType::f16, gemm_f16},       {DType::bf16, gemm_bf16},     {DType::q4_0, gemm_q4_0},
-    {DType::q4_1, gemm_q4_1},     {DType::q5_0, gemm_q5_0},     {DType::q5_1, gemm_q5_1},
-    {DType::q8_0, gemm_q8_0},     {DType::mxfp4, gemm_mxfp4},   {DType::nvfp4, gemm_nvfp4},
-    {DType::iq4_nl, gemm_iq4_nl}, {DType::iq4_xs, gemm_iq4_xs}, {DType::q2_k, gemm_q2_k},
-    {DType::q3_k, gemm_q3_k},     {DType::q4_k, gemm_q4_k},     {DType::q5_k, gemm_q5_k},
-    {DType::q6_k, gemm_q6_k},     {DType::q1_0, gemm_q1_0},     {DType::q2_0, gemm_q2_0},
-    {DType::tq2_0, gemm_tq2_0},   {DType::tq1_0, gemm_tq2_0},   {DType::iq2_xxs, gemm_iq2_xxs},
-    {DType::iq2_xs, gemm_iq2_xs}, {DType::iq2_s, gemm_iq2_s},   {DType::iq3_xxs, gemm_iq3_xxs},
-    {DType::iq3_s, gemm_iq3_s},   {DType::iq1_s, gemm_iq1_s},   {DType::iq1_m, gemm_iq1_m},
+    {DType::f32, gemm_f32_high},    {DType::f16, gemm_f16},       {DType::bf16, gemm_bf16},
+    {DType::q4_0, gemm_q4_0},       {DType::q4_1, gemm_q4_1},     {DType::q5_0, gemm_q5_0},
+    {DType::q5_1, gemm_q5_1},       {DType::q8_0, gemm_q8_0},     {DType::mxfp4, gemm_mxfp4},
+    {DType::nvfp4, gemm_nvfp4},     {DType::iq4_nl, gemm_iq4_nl}, {DType::iq4_xs, gemm_iq4_xs},
+    {DType::q2_k, gemm_q2_k},       {DType::q3_k, gemm_q3_k},     {DType::q4_k, gemm_q4_k},
+    {DType::q5_k, gemm_q5_k},       {DType::q6_k, gemm_q6_k},     {DType::q1_0, gemm_q1_0},
+    {DType::q2_0, gemm_q2_0},       {DType::tq2_0, gemm_tq2_0},   {DType::tq1_0, gemm_tq2_0},
+    {DType::iq2_xxs, gemm_iq2_xxs}, {DType::iq2_xs, gemm_iq2_xs}, {DType::iq2_s, gemm_iq2_s},
+    {DType::iq3_xxs, gemm_iq3_xxs}, {DType::iq3_s, gemm_iq3_s},   {DType::iq1_s, gemm_iq1_s},
+    {DType::iq1_m, gemm_iq1_m},
 });
 const GemmKernel* find_kernel(DType dtype) {
   for (const GemmKernel& kernel : kKernels)
@@ -38,7 +39,7 @@ int device_attribute(cudaDeviceAttr attribute, int otherwise) {
 
 GemmPlan plan_of_args(const GemmArgs& a) {
   if (a.shape) return expert_plan(a.shape->tile_cols, a.k, !is_quantized(a.dtype));
-  return plan_of(a.up ? 2 * a.n_rows : a.n_rows, a.k, a.n_cols, !is_quantized(a.dtype));
+  return plan_of(a.up ? 2 * a.n_rows : a.n_rows, a.k, a.n_cols, a.dtype);
 }
 
 GemmParams params_of(const GemmArgs& a) {
@@ -94,6 +95,7 @@ cudaError_t launch_half_columns(const HalfColumnsArgs& a, cudaStream_t stream) {
                            .n_padded = n_padded,
                            .tiles = tiles,
                            .factor = reinterpret_cast<float*>(tiles + half_tiles_bytes(n_padded, a.k)),
+                           .low = a.low,
                            .positions = a.shape ? Route::at(a.route, *a.shape).positions : nullptr,
                            .n_copies = a.n_copies,
                            .overlap = a.overlap},
@@ -115,16 +117,38 @@ uint64_t gemm_workspace_bytes(const GemmArgs& a) {
   return static_cast<uint64_t>(plan.n_splits) * (a.up ? 2 : 1) * static_cast<uint64_t>(a.n_cols * a.n_rows) * 4;
 }
 
-cudaError_t launch_gemm(const GemmArgs& args, cudaStream_t stream) {
-  const GemmKernel* kernel = find_kernel(args.dtype);
-  if (!kernel || !has_gemm_device()) return cudaErrorInvalidValue;
+namespace {
+
+cudaError_t launch_kernel(LaunchGemm* kernel, const GemmArgs& args, cudaStream_t stream) {
   const GemmPlan plan = plan_of_args(args);
   GemmParams params = params_of(args);
-  const cudaError_t error = kernel->launch(params, plan, stream);
+  const cudaError_t error = kernel(params, plan, stream);
   if (error != cudaSuccess || plan.n_splits == 1) return error;
   params.n_splits = 1;
   params.n_parts = plan.n_splits;
   return run_reduce(params, stream);
+}
+
+// high x high, + high x low, + low x high; what low x low would add is below the rounding of f32.
+cudaError_t launch_f32(const GemmArgs& args, cudaStream_t stream) {
+  if (args.up || args.shape || !args.x_low) return cudaErrorInvalidValue;
+  cudaError_t error = launch_kernel(gemm_f32_high, args, stream);
+  GemmArgs rest = args;
+  rest.bias = nullptr;
+  rest.residual = args.y;
+  rest.residual_stride = args.y_stride;
+  if (error == cudaSuccess) error = launch_kernel(gemm_f32_low, rest, stream);
+  rest.x = args.x_low;
+  if (error == cudaSuccess) error = launch_kernel(gemm_f32_high, rest, stream);
+  return error;
+}
+
+}  // namespace
+
+cudaError_t launch_gemm(const GemmArgs& args, cudaStream_t stream) {
+  const GemmKernel* kernel = find_kernel(args.dtype);
+  if (!kernel || !has_gemm_device()) return cudaErrorInvalidValue;
+  return args.dtype == DType::f32 ? launch_f32(args, stream) : launch_kernel(kernel->launch, args, stream);
 }
 
 }  // namespace tokamak::cuda

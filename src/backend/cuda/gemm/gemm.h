@@ -13,7 +13,7 @@ namespace tokamak::cuda {
 
 // Whether the current device and this build have the kernels: compute capability 9.0.
 bool has_gemm_device();
-// Whether there is a kernel for weights of this type. F32 has none: it would not be exact.
+// Whether there is a kernel for weights of this type. F32 only for single matrices without GLU.
 bool has_gemm(DType dtype);
 
 // --- activations.
@@ -31,6 +31,7 @@ struct HalfColumnsArgs {
   const float* x = nullptr;  // rows of k, x_stride elements apart
   int64_t n_cols = 1, k = 0, x_stride = 0;
   void* halves = nullptr;  // half_columns_bytes(n_cols, k), 256-byte aligned
+  bool low = false;        // what binary16 leaves of x instead: for F32 weights
   // Experts: half_columns_bytes(shape->n_columns(), k); row r of x goes to the columns of n_copies pairs from
   // r * n_copies on (n_used of them, or 1), as the route says.
   const RouteShape* shape = nullptr;
@@ -51,14 +52,15 @@ int expert_tile_columns(int64_t n_pairs, int64_t n_expert);
 // y[c, row] = epilogue(sum over k of W[row, k] * x[c, k]), as launch_matvec (matvec.h): value = dot * scale + bias for
 // `weights` and for `up` apart, GLU of both, + residual. y may be residual itself.
 // The result depends on n_cols: the split of k is chosen by it. Accuracy: x to 2^-11 of each value, weights to 2^-11
-// (NVFP4, F16 exact), sums in f32.
+// (NVFP4, F16 exact), sums in f32. F32 weights: three products of halves, both to 2^-21.
 struct GemmArgs {
   DType dtype = DType::f16;
   const void* weights = nullptr;
   const void* up = nullptr;
   int64_t n_rows = 0, k = 0;
   int n_cols = 1;
-  const void* x = nullptr;  // of launch_half_columns
+  const void* x = nullptr;      // of launch_half_columns
+  const void* x_low = nullptr;  // F32: its low part
   float* y = nullptr;
   int64_t y_stride = 0;
   const float *scale = nullptr, *up_scale = nullptr;

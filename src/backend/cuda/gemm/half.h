@@ -103,6 +103,26 @@ inline constexpr float kHalfFactor<F16> = 1.0f;
 template <>
 inline constexpr float kHalfFactor<BF16> = 1.0f;
 
+// F32 as the sum of two halves, each with its factor: 22 bits. The same packed weights as F32.
+struct F32High : F32 {};
+struct F32Low : F32 {};
+inline constexpr float kLowScale = 2048.0f;
+template <>
+inline constexpr float kHalfFactor<F32Low> = 1.0f / (kHalfScale * kLowScale);
+template <class P>
+inline constexpr bool kIsF32 = false;
+template <>
+inline constexpr bool kIsF32<F32High> = true;
+template <>
+inline constexpr bool kIsF32<F32Low> = true;
+// Of two values, already scaled: their halves, or what is left of them.
+template <bool kLow>
+TOKAMAK_HD uint32_t split_halves(float first, float second) {
+  const uint32_t high = half2_of(first, second);
+  if constexpr (!kLow) return high;
+  return half2_of((first - half_at(high, 0)) * kLowScale, (second - half_at(high, 1)) * kLowScale);
+}
+
 // --- four-bit floats: four of eight codes to halves, value * 2^-6. upper: weights 4 to 7 of the word's eight.
 template <bool upper>
 TOKAMAK_HD void e2m1_halves(uint32_t codes, uint32_t (&out)[2]) {
@@ -219,14 +239,27 @@ TOKAMAK_HD void quantized_halves(const typename P::Codes& c, const Prepared& s, 
 // The same of a plain unit (16 weights).
 template <class P>
 TOKAMAK_HD void plain_halves(const typename P::Codes& c, uint32_t (&out)[8]) {
-  static_assert(!P::kQuantized && sizeof(c) == 32);
-  uint32_t w[8];
-  TOKAMAK_UNROLL
-  for (int i = 0; i < 8; ++i) {
-    const uint32_t word = c.part[i / 4].w[i % 4];
-    w[i] = kIsBf16<P> ? half2_of(as_float(word << 16), as_float(word & 0xFFFF0000u)) : word;
+  if constexpr (kIsF32<P>) {
+    constexpr bool kLow = kHalfFactor<P> != kHalfFactor<F32High>;
+    TOKAMAK_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      float x[4];
+      TOKAMAK_UNROLL
+      for (int j = 0; j < 4; ++j) x[j] = as_float(c.part[i].w[j]) * kHalfScale;
+      out[2 * i] = split_halves<kLow>(x[0], x[2]);
+      out[2 * i + 1] = split_halves<kLow>(x[1], x[3]);
+    }
+    return;
+  } else {
+    static_assert(sizeof(c) == 32);
+    uint32_t w[8];
+    TOKAMAK_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      const uint32_t word = c.part[i / 4].w[i % 4];
+      w[i] = kIsBf16<P> ? half2_of(as_float(word << 16), as_float(word & 0xFFFF0000u)) : word;
+    }
+    reorder_halves(w, out);
   }
-  reorder_halves(w, out);
 }
 
 // --- blocks of two neighbouring rows, what an A fragment with rows (2g, 2g + 1) as its rows g and g + 8 takes.
@@ -285,17 +318,22 @@ struct PairMover {
 
 // Block `block` of rows row and row + 1 (even row, below P::kRows) of a tile of n_units units. Units past the end are
 // those of the last one: finite where the row's weights are, so that activations of 0 cancel them.
-// kWhole: all units are there.
+// kWhole: all units are there. next_row: where the second row's tile lies behind the first's, of types with one row in
+// a tile.
 template <class P, bool kWhole = false>
-TOKAMAK_HD BlockPair<P> load_block_pair(const uint8_t* tile, int block, int n_units, int row) {
-  static_assert(P::kRows % 2 == 0);
+TOKAMAK_HD BlockPair<P> load_block_pair(const uint8_t* tile, int block, int n_units, int row, uint32_t next_row = 0) {
+  static_assert(P::kRows % 2 == 0 || P::kRows == 1);
   BlockPair<P> out;
   TOKAMAK_UNROLL
   for (int j = 0; j < kUnitsPerBlock<P>; ++j) {
     const int at = block * kUnitsPerBlock<P> + j;
     const Unit unit = make_unit<P>(tile, kWhole || at < n_units ? at : n_units - 1, n_units);
     TOKAMAK_UNROLL
-    for (int r = 0; r < 2; ++r) out.codes[r][j] = P::load_codes(unit, row + r);
+    for (int r = 0; r < 2; ++r) {
+      Unit of_row = unit;
+      if (P::kRows == 1) of_row.place += r * next_row;
+      out.codes[r][j] = P::load_codes(of_row, P::kRows == 1 ? 0 : row + r);
+    }
     if (j == 0) out.scales = P::load_scales(unit);
   }
   return out;

@@ -2,6 +2,7 @@
 #include "backend/cuda/gemm/half.h"
 #include "backend/cuda/gemm/kernels.h"
 #include "backend/cuda/gemm/launch_config.h"
+#include "backend/cuda/overlap.h"
 
 namespace tokamak::cuda {
 
@@ -43,12 +44,13 @@ struct Step {
                            max(__float_as_uint(v[t].z) & 0x7FFFFFFF, __float_as_uint(v[t].w) & 0x7FFFFFFF)));
     return most;
   }
+  template <bool kLow>
   __device__ void store(const HalfColumnsParams& p, int column, int64_t step, float inverse) const {
     uint32_t low[4], high[4];
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
-      low[t] = half2_of(v[t].x * inverse, v[t].z * inverse);
-      high[t] = half2_of(v[t].y * inverse, v[t].w * inverse);
+      low[t] = split_halves<kLow>(v[t].x * inverse, v[t].z * inverse);
+      high[t] = split_halves<kLow>(v[t].y * inverse, v[t].w * inverse);
     }
     uint8_t* out = p.tiles + (step / 4 * p.n_padded + column) * 128;
     const int chunk = static_cast<int>(step % 4 * 2), turn = column & 7;
@@ -58,10 +60,9 @@ struct Step {
 };
 
 // The first kSteps steps of a thread stay in registers; further ones are read again.
-template <int kSteps>
+template <int kSteps, bool kLow>
 __global__ void __launch_bounds__(kThreads) half_columns_kernel(const __grid_constant__ HalfColumnsParams p) {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  start_after_previous_kernel();
   const float* x = p.x + blockIdx.x * p.x_stride;
   const bool aligned = reinterpret_cast<uintptr_t>(x) % 16 == 0;
   const int64_t n_steps = 8 * p.n_groups;
@@ -83,12 +84,15 @@ __global__ void __launch_bounds__(kThreads) half_columns_kernel(const __grid_con
   for (int copy = 0; copy < p.n_copies; ++copy) {
     const int column = p.positions ? p.positions[blockIdx.x * p.n_copies + copy] : blockIdx.x;
     if (threadIdx.x == 0)
-      p.factor[column] = finite ? __uint_as_float((exponent - 14) << 23) : __uint_as_float(0x7FFFFFFF);
+      p.factor[column] = !finite ? __uint_as_float(0x7FFFFFFF)
+                         : kLow  ? __uint_as_float((exponent - 14) << 23) / kLowScale
+                                 : __uint_as_float((exponent - 14) << 23);
 #pragma unroll
     for (int i = 0; i < kSteps; ++i)
-      if (threadIdx.x + i * kThreads < n_steps) kept[i].store(p, column, threadIdx.x + i * kThreads, inverse);
+      if (threadIdx.x + i * kThreads < n_steps)
+        kept[i].template store<kLow>(p, column, threadIdx.x + i * kThreads, inverse);
     for (int64_t step = threadIdx.x + kSteps * kThreads; step < n_steps; step += kThreads)
-      Step::load(x, step, p.k, aligned).store(p, column, step, inverse);
+      Step::load(x, step, p.k, aligned).template store<kLow>(p, column, step, inverse);
   }
 }
 
@@ -97,9 +101,10 @@ __global__ void __launch_bounds__(kThreads) half_columns_kernel(const __grid_con
 cudaError_t run_half_columns(const HalfColumnsParams& p, cudaStream_t stream) {
   const LaunchConfig config(dim3(static_cast<unsigned>(p.n_cols)), kThreads, 0, p.overlap, stream);
   const int64_t steps = (8 * p.n_groups + kThreads - 1) / kThreads;
-  const auto kernel = steps <= 1   ? half_columns_kernel<1>
-                      : steps <= 2 ? half_columns_kernel<2>
-                                   : half_columns_kernel<4>;
+  const auto kernel = p.low        ? half_columns_kernel<1, true>
+                      : steps <= 1 ? half_columns_kernel<1, false>
+                      : steps <= 2 ? half_columns_kernel<2, false>
+                                   : half_columns_kernel<4, false>;
   return cudaLaunchKernelEx(config.get(), kernel, p);
 }
 

@@ -15,6 +15,7 @@
 
 #include "backend/cuda/gemm/epilogue.cuh"
 #include "backend/cuda/gemm/wgmma.cuh"
+#include "backend/cuda/overlap.h"
 
 namespace tokamak::cuda {
 
@@ -67,8 +68,10 @@ struct WeightWalk {
     // The slice's number is not kept: its last group is what counts.
     slices_left = p.g.n_slices - 1 - slice;
     n_units = slices_left == 0 ? p.g.last_units : kSliceUnits;
+    next_row = P::kRows == 1 && row + 1 < p.n_rows ? p.g.row_block_bytes : 0;
   }
   int n_units, slices_left;
+  uint32_t next_row;
   // Of the thread's first row in the 64 of its warpgroup.
   __device__ static int pair_row() { return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 * 2; }
   // Past the last item: its last group again.
@@ -76,9 +79,9 @@ struct WeightWalk {
     const int block = group * 4 + static_cast<int>(threadIdx.x % 4), row = pair_row() % P::kRows;
     BlockPair<P> pair;
     if (n_units == kSliceUnits)
-      pair = load_block_pair<P, true>(tile, block, kSliceUnits, row);
+      pair = load_block_pair<P, true>(tile, block, kSliceUnits, row, next_row);
     else
-      pair = load_block_pair<P, false>(tile, block, n_units, row);
+      pair = load_block_pair<P, false>(tile, block, n_units, row, next_row);
     if (left > 1) {
       --left;
       if (++group == kGroupsPerSlice) {
@@ -125,7 +128,7 @@ __device__ inline void consume(const GemmParams& p, Ring<kStages> ring, int n_it
   BlockPair<P> pairs[D + 1];  // of this group and the next ones
 #pragma unroll
   for (int i = 0; i <= D; ++i) pairs[i] = walk.next();
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  wait_for_previous_kernel();
   uint32_t a[2][2][8];
   block_pair_halves<P, 0>(pairs[0], row, lookup, a[0]);
   int previous = -1;  // slot of the stage before
@@ -175,7 +178,7 @@ __global__ void __launch_bounds__((W + 1) * 128, 1) gemm_kernel(const __grid_con
   uint8_t* table = columns + Shape::kColumnBytes;
   Ring<Shape::kStages> ring{shared_address(stages), shared_address(table + P::kTableBytes),
                             shared_address(table + P::kTableBytes + 8 * Shape::kStages)};
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  allow_next_kernel();
   if (threadIdx.x == 0) {
     for (int i = 0; i < Shape::kStages; ++i) {
       barrier_init(ring.full + 8 * i, 1);
@@ -186,12 +189,12 @@ __global__ void __launch_bounds__((W + 1) * 128, 1) gemm_kernel(const __grid_con
   if constexpr (P::kTableBytes > 0)
     for (int i = threadIdx.x; i < P::kTableBytes / 16; i += Shape::kThreads)
       reinterpret_cast<uint4*>(table)[i] = reinterpret_cast<const uint4*>(p.lanes[0].weights)[i];
-  if (p.tiles) asm volatile("griddepcontrol.wait;" ::: "memory");
+  if (p.tiles) wait_for_previous_kernel();
   const int n_items = count_items(p);
   __syncthreads();
   if (threadIdx.x >= W * 128) {
     lower_registers<Shape::kProducerRegisters>();
-    asm volatile("griddepcontrol.wait;" ::: "memory");
+    wait_for_previous_kernel();
     if (threadIdx.x == W * 128) produce<N>(p, ring, n_items);
   } else {
     raise_registers<Shape::kConsumerRegisters>();

@@ -34,16 +34,18 @@ cudaError_t launch_gemm_type(const GemmParams& params, const GemmPlan& plan, cud
   p.n_splits = plan.n_splits;
   p.split_groups = plan.split_groups;
   // Registers bound the warpgroups and the weights in flight.
-  constexpr bool kSmall = sizeof(BlockPair<P>) <= 40;
-  constexpr int kWide = P::kQuantized ? 4 : 2, kAhead64 = kSmall || !P::kQuantized ? 1 : 0;
-  constexpr int kAhead128 = kSmall ? 2 : 1, kAhead256 = sizeof(BlockPair<P>) <= 48 ? 1 : 0;
+  constexpr int kPairBytes = 2 * kUnitsPerBlock<P> * sizeof(typename P::Codes) + sizeof(typename P::Scales);
+  constexpr bool kSmall = kPairBytes <= 40;
+  constexpr int kWide = P::kQuantized ? 4 : 2, kAhead64 = kSmall || (!P::kQuantized && kPairBytes <= 160) ? 1 : 0;
+  constexpr int kAhead128 = kSmall ? 2 : kPairBytes <= 160 ? 1 : 0, kAhead256 = kPairBytes <= 48 ? 1 : 0;
   switch (plan.columns) {
     case 64:
       return launch_shape<P, 64, kWide, kAhead64>(p, stream);
     case 128:
       return launch_shape<P, 128, 2, kAhead128>(p, stream);
     case 256:
-      return launch_shape<P, 256, 2, kAhead256>(p, stream);
+      if constexpr (kPairBytes <= 160) return launch_shape<P, 256, 2, kAhead256>(p, stream);
+      return cudaErrorInvalidValue;
     default:
       return cudaErrorInvalidValue;
   }

@@ -4,14 +4,16 @@
 #include <cstdint>
 
 #include "backend/cuda/gemm/kernels.h"
+#include "tensor/dtypes.h"
 
 namespace tokamak::cuda {
 
 // n_rows of both matrices when there are two (a GLU). k is split until there are enough CTAs for a large GPU; parts
 // have at least 512.
-inline GemmPlan plan_of(int64_t n_rows, int64_t k, int n_cols, bool plain) {
+inline GemmPlan plan_of(int64_t n_rows, int64_t k, int n_cols, DType dtype) {
+  const bool plain = !is_quantized(dtype);
   GemmPlan plan;
-  plan.columns = n_cols <= 64 ? 64 : n_cols <= 128 ? 128 : 256;
+  plan.columns = n_cols <= 64 ? 64 : n_cols <= 128 || dtype == DType::f32 ? 128 : 256;
   plan.warpgroups = plan.columns <= 64 && !plain ? 4 : 2;
   const int64_t rows = 64 * plan.warpgroups;
   const int64_t tiles = (n_rows + rows - 1) / rows * ((n_cols + plan.columns - 1) / plan.columns);

@@ -2,6 +2,7 @@
 #include "backend/cuda/gemm/epilogue.cuh"
 #include "backend/cuda/gemm/kernels.h"
 #include "backend/cuda/gemm/launch_config.h"
+#include "backend/cuda/overlap.h"
 
 namespace tokamak::cuda {
 
@@ -17,8 +18,7 @@ struct alignas(4 * n) Floats {
 
 template <int n>
 __global__ void __launch_bounds__(kThreads) reduce_kernel(const __grid_constant__ GemmParams p) {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  start_after_previous_kernel();
   const int64_t row = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * n, col = blockIdx.y;
   if (row >= p.n_rows) return;
   Floats<n> sum[2] = {};

@@ -63,7 +63,8 @@ Case make_case(DType dtype, int64_t n_matrices, int64_t n_rows, int64_t k, int64
     float* x = c.x.data() + col * k;
     for (int64_t i = 0; i < k; ++i) x[i] *= std::ldexp(1.0f, static_cast<int>(col * 7 % 41) - 20);
     const double factor = column_factor(x, k);
-    for (int64_t i = 0; i < k; ++i) c.exact_x.push_back(half_at(host_half(x[i] * factor), 0) / factor);
+    for (int64_t i = 0; i < k; ++i)
+      c.exact_x.push_back(dtype == DType::f32 ? x[i] : half_at(host_half(x[i] * factor), 0) / factor);
   }
   return c;
 }
@@ -80,12 +81,12 @@ struct Difference {
 // Rounding of weights to 11 bits, of scales and minimums before that: 4 * 2^-12 of each weight, or of its minimum,
 // which may be larger. Exact types: sums in f32 only.
 double bound(DType dtype) {
-  const bool exact = dtype == DType::nvfp4 || dtype == DType::mxfp4 || dtype == DType::f16;
+  const bool exact = dtype == DType::nvfp4 || dtype == DType::mxfp4 || dtype == DType::f16 || dtype == DType::f32;
   return exact ? 1e-10 : 1e-6;
 }
 
 struct Product {
-  DeviceBytes weights, up, x, halves, y;
+  DeviceBytes weights, up, x, halves, low, y;
   GemmArgs args;
   DeviceBytes workspace;
 
@@ -94,6 +95,7 @@ struct Product {
         up(second ? second->packed : std::vector<std::byte>(16)),
         x(c.x),
         halves(static_cast<size_t>(half_columns_bytes(c.n_cols, c.k))),
+        low(static_cast<size_t>(half_columns_bytes(c.n_cols, c.k))),
         y(static_cast<size_t>(c.n_cols * c.n_rows) * 4),
         args{.dtype = c.dtype,
              .weights = weights.data(),
@@ -106,10 +108,16 @@ struct Product {
              .y_stride = c.n_rows},
         workspace(gemm_workspace_bytes(args) + 16) {
     args.workspace = workspace.data();
-    EXPECT_EQ(
-        launch_half_columns(
-            {.x = x.as<float>(), .n_cols = c.n_cols, .k = c.k, .x_stride = c.k, .halves = halves.data()}, nullptr),
-        cudaSuccess);
+    for (const bool is_low : {false, true})
+      EXPECT_EQ(launch_half_columns({.x = x.as<float>(),
+                                     .n_cols = c.n_cols,
+                                     .k = c.k,
+                                     .x_stride = c.k,
+                                     .halves = is_low ? low.data() : halves.data(),
+                                     .low = is_low},
+                                    nullptr),
+                cudaSuccess);
+    if (c.dtype == DType::f32) args.x_low = low.data();
   }
   std::vector<float> result() {
     EXPECT_EQ(launch_gemm(args, nullptr), cudaSuccess);
@@ -170,17 +178,19 @@ double glu_value(int kind, double g, double u, double alpha, double limit) {
 // Against launches without epilogue, whose values are checked above.
 TEST_P(GemmTypes, FusedIsUnfused) {
   REQUIRE_WGMMA();
+  const int n_glus = GetParam().dtype == DType::f32 ? 0 : 6;
   for (const int64_t n_cols : {32, 60, 130, 260}) {
     const int64_t n_rows = 90, k = 768;
     const Case gate = make_case(GetParam().dtype, 1, n_rows, k, n_cols, 21);
     const Case up = make_case(GetParam().dtype, 1, n_rows, k, n_cols, 22);
     Product gate_run(gate), up_run(up), both(gate, &up);
     up_run.args.x = gate_run.halves.data();
+    if (n_glus == 0) up_run.args.x_low = gate_run.low.data();
     const std::vector<float> g = gate_run.result(), u = up_run.result();
     const std::vector<float> scales = {0.75f, -1.25f}, bias = randoms(2 * static_cast<size_t>(n_rows), 3),
                              rest = randoms(g.size(), 4);
     DeviceBytes scales_d(scales), bias_d(bias), rest_d(rest);
-    for (int glu = -1; glu < 6; ++glu) {
+    for (int glu = -1; glu < n_glus; ++glu) {
       Product& run = glu < 0 ? gate_run : both;
       GemmArgs& a = run.args;
       a.scale = scales_d.as<float>(), a.bias = bias_d.as<float>();
@@ -264,6 +274,7 @@ TEST(Gemm, RouteSortsPairsByExpert) {
 
 TEST_P(GemmTypes, Experts) {
   REQUIRE_WGMMA();
+  if (GetParam().dtype == DType::f32) GTEST_SKIP() << "no experts of F32";
   const int64_t n_expert = 6, n_rows = 70, k = 768;
   for (const int tile_cols : {64, 128, 256})
     for (const bool per_token : {true, false}) {
@@ -323,14 +334,13 @@ INSTANTIATE_TEST_SUITE_P(All, GemmTypes, ::testing::ValuesIn([] {
                          }()),
                          [](const auto& test) { return std::string(dtype_name(test.param.dtype)); });
 
-TEST(Gemm, HasEveryTypeButF32) {
-  for (const MatvecLayout& layout : matvec_layouts())
-    EXPECT_EQ(has_gemm(layout.dtype), layout.dtype != DType::f32) << dtype_name(layout.dtype);
+TEST(Gemm, HasEveryType) {
+  for (const MatvecLayout& layout : matvec_layouts()) EXPECT_TRUE(has_gemm(layout.dtype)) << dtype_name(layout.dtype);
 }
 
 TEST(Gemm, PlainRowsOfAnyLength) {
   REQUIRE_WGMMA();
-  for (const DType dtype : {DType::f16, DType::bf16})
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
     for (const int64_t k : {1, 7, 33, 100, 515, 1000}) {
       const Case c = make_case(dtype, 1, 9, k, 40, 9);
       Product run(c);

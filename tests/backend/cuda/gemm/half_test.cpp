@@ -37,7 +37,8 @@ Decoded decode_matrix(DType dtype, const std::vector<std::byte>& rows, int64_t n
       const uint8_t* tile = bytes + P::kTableBytes + row / P::kRows * g.row_block_bytes + slice * g.tile_bytes;
       const int n_units = slice + 1 < g.n_slices ? kSliceUnits : g.last_units;
       const int in_block = static_cast<int>(row % P::kRows);
-      const BlockPair<P> pair = load_block_pair<P>(tile, static_cast<int>(block % kBlocksPerSlice), n_units, in_block);
+      const BlockPair<P> pair = load_block_pair<P>(tile, static_cast<int>(block % kBlocksPerSlice), n_units, in_block,
+                                                   row + 1 < n_rows ? g.row_block_bytes : 0);
       uint32_t halves[2][2][8];
       block_pair_halves<P, 0>(pair, in_block, lookup, halves[0]);
       block_pair_halves<P, 1>(pair, in_block, lookup, halves[1]);
@@ -110,6 +111,16 @@ TEST(GemmHalf, DecodesEveryType) {
         ASSERT_NEAR(d.got[i], d.expected[i], tolerance) << dtype_name(layout.dtype) << " k " << k << " element " << i;
       }
     }
+  }
+}
+
+TEST(GemmHalf, F32IsTheSumOfTwo) {
+  for (const int64_t k : {7, 512, 1040}) {
+    const std::vector<std::byte> rows = testing::random_rows(DType::f32, 5, k, 3);
+    const Decoded high = decode_matrix<F32High>(DType::f32, rows, 5, k),
+                  low = decode_matrix<F32Low>(DType::f32, rows, 5, k);
+    for (size_t i = 0; i < high.got.size(); ++i)
+      ASSERT_NEAR(high.got[i] + low.got[i], high.expected[i], 0x1p-22 * std::fabs(high.expected[i])) << i;
   }
 }
 
