@@ -84,17 +84,19 @@ const prefill::Kernel* find(std::span<const prefill::Kernel> kernels, int64_t dk
   return found == kernels.end() ? nullptr : &*found;
 }
 
-bool multiplies_by_warpgroups() {
+int capability_major() {
   int device = 0, major = 0;
-  return cudaGetDevice(&device) == cudaSuccess &&
-         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess && major == 9;
+  if (cudaGetDevice(&device) != cudaSuccess) return 0;
+  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess) return 0;
+  return major;
 }
 
 const prefill::Kernel* find(KvType type, int64_t dk, int64_t dv, bool wide) {
-  if (type == KvType::f32) return nullptr;
+  const int major = capability_major();
+  if (type == KvType::f32 || major < 9) return nullptr;
   const bool is_f16 = type == KvType::f16;
   const prefill::Kernel* kernel = nullptr;
-  if (wide && multiplies_by_warpgroups())
+  if (wide && major == 9)
     kernel = find(is_f16 ? prefill::wide_f16_kernels() : prefill::wide_decoding_kernels(), dk, dv);
   return kernel ? kernel : find(is_f16 ? prefill::f16_kernels() : prefill::decoding_kernels(), dk, dv);
 }

@@ -45,7 +45,8 @@ struct PrefillAttentionArgs {
   bool wide = true;           // with products of warpgroups where there are any; another order of sums
 };
 
-// Tokens per tile; 0: there is no kernel for this type, these head sizes or so many query heads per key head.
+// Tokens per tile; 0: there is no kernel for this type, these head sizes, so many query heads per key head or this
+// device (compute capability below 9.0).
 int64_t prefill_tile_tokens(KvType type, int64_t dk, int64_t dv, int64_t n_head, int64_t n_head_kv, bool wide = true);
 
 // Keys are worked on, and results merged, in parts of so many at absolute positions.

@@ -165,6 +165,7 @@ __device__ void walk(const Scores& s, uint32_t queries, Warp<kDk, kDv>& warp, co
 
 template <int kDk, int kDv, bool kIsF16>
 __global__ void __launch_bounds__(kThreads, 2) prefill_kernel(const __grid_constant__ Params p) {
+#if __CUDA_ARCH__ >= 900  // bulk copies
   extern __shared__ __align__(128) uint8_t memory[];
   constexpr int kRows = kTileRows<kDv>;
   const uint32_t shared = shared_address(memory);
@@ -203,6 +204,7 @@ __global__ void __launch_bounds__(kThreads, 2) prefill_kernel(const __grid_const
     warp.add_totals();
     warp.store(p.a, item, first_row);
   }
+#endif
 }
 
 // --- host

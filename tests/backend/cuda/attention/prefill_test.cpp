@@ -353,6 +353,7 @@ TEST(PrefillTiles, CutAtSequencesAndSizes) {
 }
 
 TEST(PrefillKernels, SayWhatTheyTake) {
+  REQUIRE_DEVICE();
   EXPECT_EQ(prefill_tile_tokens(KvType::f16, 128, 128, 32, 8, false), 32);
   EXPECT_EQ(prefill_tile_tokens(KvType::q8_0, 256, 256, 8, 4, false), 32);
   EXPECT_EQ(prefill_tile_tokens(KvType::f16, 576, 512, 16, 1), 0);
