@@ -26,7 +26,7 @@ struct GemmShape {
   static_assert(kConsumerRegisters * W + kProducerRegisters <= kRegisters * (W + 1), "more would hang the kernel");
   // Results that change warps pass through shared memory, kChunk columns at a time; columns kChunkStride floats apart:
   // no bank conflicts.
-  static constexpr int kChunk = N < 64 ? N : 64, kChunkStride = 68;
+  static constexpr int kChunk = 64, kChunkStride = 68;
   static constexpr int kExchangeBytes = W * kChunk * kChunkStride * 4;
   static constexpr int kColumnBytes = W * N * static_cast<int>(sizeof(ColumnInfo));  // per team
   static constexpr int kFit =
