@@ -1,4 +1,4 @@
-#include "backend/cuda/attention/prefill_wgmma.cuh"
+#include "backend/cuda/attention/prefill_wgmma_launch.cuh"
 
 #include <array>
 
