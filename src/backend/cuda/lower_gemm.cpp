@@ -96,10 +96,10 @@ Address route_of(Lowering& l, ir::ValueId id, const RouteShape& shape) {
 
 ExpertColumns expert_columns(Lowering& l, const ir::Node& product) {
   const ir::ValueId ids = product.inputs[2], x = l.same_rows(product.inputs[1]);
-  const Shape& ids_shape = l.value(ids).shape;
+  const Shape &ids_shape = l.value(ids).shape, &stack = l.value(product.inputs[0]).shape;
   RouteShape shape{.n_tokens = static_cast<int>(ids_shape.n_rows()),
                    .n_used = static_cast<int>(ids_shape.row_elems()),
-                   .n_expert = static_cast<int>(l.value(product.inputs[0]).shape[0])};
+                   .n_expert = static_cast<int>(stack.rank() == 3 ? stack[0] : 1)};
   shape.tile_cols = expert_tile_columns(shape.n_pairs(), shape.n_expert);
   ExpertColumns out{.shape = shape, .route = route_of(l, ids, shape)};
   if (const Address* at_hand = find_slot(l, x, ids)) {

@@ -33,7 +33,7 @@ __device__ int sum_before(int value, int& total) {
   return before + sum - value;
 }
 
-// Experts of consecutive pairs; -1 past the end.
+// Experts of consecutive pairs; -1 past the end and for what is no expert.
 struct Run {
   int first, ids[kRun];
 
@@ -41,7 +41,9 @@ struct Run {
 #pragma unroll
     for (int i = 0; i < kRun; ++i) {
       const int pair = first + i;
-      ids[i] = pair < p.shape.n_pairs() ? p.ids[pair / p.shape.n_used * p.ids_stride + pair % p.shape.n_used] : -1;
+      const int id =
+          pair < p.shape.n_pairs() ? p.ids[pair / p.shape.n_used * p.ids_stride + pair % p.shape.n_used] : -1;
+      ids[i] = id < p.shape.n_expert ? id : -1;
     }
   }
 };
@@ -85,6 +87,8 @@ __global__ void __launch_bounds__(kThreads) route_kernel(const __grid_constant__
         p.route.positions[run.first + i] = column;
         p.route.destination[column] = run.first + i;
         ++column;
+      } else if (expert == 0 && run.ids[i] < 0 && run.first + i < n_pairs) {
+        p.route.positions[run.first + i] = -1;
       }
   }
   for (int i = threadIdx.x; i * p.shape.tile_cols < n_mine; i += kThreads)

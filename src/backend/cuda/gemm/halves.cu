@@ -83,6 +83,7 @@ __global__ void __launch_bounds__(kThreads) half_columns_kernel(const __grid_con
   const float inverse = __uint_as_float((268 - min(exponent, 254u)) << 23);  // 2^(14 - e)
   for (int copy = 0; copy < p.n_copies; ++copy) {
     const int column = p.positions ? p.positions[blockIdx.x * p.n_copies + copy] : blockIdx.x;
+    if (column < 0) continue;
     if (threadIdx.x == 0)
       p.factor[column] = !finite ? __uint_as_float(0x7FFFFFFF)
                          : kLow  ? __uint_as_float((exponent - 14) << 23) / kLowScale

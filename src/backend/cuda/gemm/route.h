@@ -25,7 +25,7 @@ struct RouteShape {
 // Of a buffer of `bytes(shape)`, 16-byte aligned.
 struct Route {
   int32_t* n_tiles;      // [1]
-  int32_t* positions;    // [n_tokens, n_used]: the column of each pair; pairs of an expert keep their order
+  int32_t* positions;    // [n_tokens, n_used]: the column of each pair, in the order of pairs; -1: no expert
   int32_t* destination;  // [n_columns]: the pair of each column; padding: undefined
   GemmTile* tiles;       // [n_tiles], by expert
 
