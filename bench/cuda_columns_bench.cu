@@ -49,7 +49,7 @@ struct Matrices {
     q8 = device_alloc(static_cast<size_t>(16 * q8_column_bytes(k)));
     halves = device_alloc(static_cast<size_t>(16 * halves_column_bytes(k)));
     if (activation_of(dtype) == ActivationForm::q8) check(launch_quantize_q8({x, 16, k, k, q8}, nullptr), "quantize");
-    check(launch_halve({x, 16, k, k, halves, half_order(dtype)}, nullptr), "halve");
+    check(launch_halve({x, 16, k, k, halves}, nullptr), "halve");
     check(cudaDeviceSynchronize(), "setup");
   }
   ~Matrices() {
@@ -136,10 +136,9 @@ void bench_halve() {
     const Matrices m(DType::q4_0, 64, k);
     for (const bool overlap : {false, true})
       std::printf("conversion of 8 columns of %lld%s: %.2f us\n", static_cast<long long>(k),
-                  overlap ? ", overlapped" : "",
-                  time_graph(96, [&](int, cudaStream_t s) {
-                    check(launch_halve({m.x, 8, k, k, m.halves, HalfOrder::fours, overlap}, s), "halve");
-                  }).median);
+                  overlap ? ", overlapped" : "", time_graph(96, [&](int, cudaStream_t s) {
+                                                   check(launch_halve({m.x, 8, k, k, m.halves, overlap}, s), "halve");
+                                                 }).median);
   }
 }
 

@@ -176,19 +176,17 @@ bool Lowering::on_tensor_columns(const ir::Node& product) const {
          has_columns(weight.dtype);
 }
 
-Address Lowering::halves(ir::ValueId id, HalfOrder order) {
+Address Lowering::halves(ir::ValueId id) {
   const ir::ValueId x = same_rows(id);
-  const InputForm form = order == HalfOrder::fours ? InputForm::fours : InputForm::eights;
-  if (const Slot* slot = slot_of(x, form)) return slot->address;
-  const Address out = new_slot(x, form);
+  if (const Slot* slot = slot_of(x, InputForm::halves)) return slot->address;
+  const Address out = new_slot(x, InputForm::halves);
   const Rows from = rows(x);
-  StepReport& report = add("halve", [from, out, order](const RunContext& c) {
+  StepReport& report = add("halve", [from, out](const RunContext& c) {
     return launch_halve({.x = c.at(from.address),
                          .n_cols = from.n_rows,
                          .k = from.n,
                          .x_stride = from.stride_elems,
                          .halves = c.at<std::byte>(out),
-                         .order = order,
                          .overlap = true},
                         c.stream);
   });

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/columns/halves.h"
 #include "backend/cuda/program.h"
 #include "fuse/rules.h"
 #include "ir/graph.h"
@@ -104,7 +103,7 @@ class Lowering {
   // x quantized for matvec/: columns of q8. Adds the step that does it unless that is still at hand.
   Address quantized(ir::ValueId x);
   // x as columns/ reads it, likewise.
-  Address halves(ir::ValueId x, HalfOrder order);
+  Address halves(ir::ValueId x);
   // Whether the product runs on the kernels of columns/.
   bool on_tensor_columns(const ir::Node& product) const;
   // Where a kernel that makes x may leave it quantized too; none when no product wants it.
@@ -121,7 +120,7 @@ class Lowering {
   }
 
  private:
-  enum class InputForm : uint8_t { q8, fours, eights };
+  enum class InputForm : uint8_t { q8, halves };
   struct Slot {  // a converted input; the oldest is overwritten when a new one is needed
     ir::ValueId value = ir::kNone;
     InputForm form = InputForm::q8;

@@ -106,7 +106,7 @@ Product product_of(Lowering& l, const ir::Node& node, ir::ValueId result) {
     }
   } else if (out.is_packed && l.on_tensor_columns(node)) {
     out.on_tensor_columns = true;
-    out.x = l.halves(node.inputs[1], half_order(weight.dtype));
+    out.x = l.halves(node.inputs[1]);
   } else if (quantized) {
     out.x = l.quantized(node.inputs[1]);
   } else {

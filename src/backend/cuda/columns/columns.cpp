@@ -62,9 +62,6 @@ cudaError_t launch(DType dtype, MatvecParams params, const MatvecParts& parts, c
 
 bool has_columns(DType dtype) { return find(dtype) != nullptr; }
 std::string_view columns_kernel(DType dtype) { return find(dtype)->name; }
-HalfOrder half_order(DType dtype) {
-  return dtype == DType::nvfp4 || dtype == DType::mxfp4 ? HalfOrder::eights : HalfOrder::fours;
-}
 
 cudaError_t launch_columns(const MatvecArgs& args, cudaStream_t stream) {
   const MatvecParams params = params_of(args);
@@ -79,7 +76,7 @@ cudaError_t launch_columns_group(const MatvecGroupArgs& group, cudaStream_t stre
 }
 
 cudaError_t launch_halve(const HalveArgs& a, cudaStream_t stream) {
-  return run_halve(a.x, a.n_cols, a.k, a.x_stride, static_cast<uint8_t*>(a.halves), a.order, a.overlap, stream);
+  return run_halve(a.x, a.n_cols, a.k, a.x_stride, static_cast<uint8_t*>(a.halves), a.overlap, stream);
 }
 
 }  // namespace tokamak::cuda

@@ -13,7 +13,8 @@
 
 namespace tokamak::cuda {
 
-// The backend takes them from 4 on: there they take 0.8 to 1.15 times as long as matvec/, at 8 half to two thirds (H200).
+// The backend takes them from 4 on: there they take 0.8 to 1.15 times as long as matvec/, at 8 half to two thirds
+// (H200).
 inline constexpr int kMinTensorColumns = 4, kMaxTensorColumns = 16;
 
 // Every type of matvec/ but F32.
@@ -21,12 +22,9 @@ bool has_columns(DType dtype);
 // For reports: "columns_nvfp4".
 std::string_view columns_kernel(DType dtype);
 
-// The order of elements that the kernel of the type reads.
-HalfOrder half_order(DType dtype);
-
-// As launch_matvec and launch_matvec_group, with x in the form of halves.h (in the type's order) and n_cols up to
-// kMaxTensorColumns; no ids. x_stride is not read. A group is one launch whatever n_cols is; its results are those of
-// single launches. Errors: cudaErrorInvalidValue for what has no kernel; what a launch returns.
+// As launch_matvec and launch_matvec_group, with x in the form of halves.h and n_cols up to kMaxTensorColumns; no ids.
+// x_stride is not read. A group is one launch whatever n_cols is; its results are those of single launches.
+// Errors: cudaErrorInvalidValue for what has no kernel; what a launch returns.
 cudaError_t launch_columns(const MatvecArgs& args, cudaStream_t stream);
 cudaError_t launch_columns_group(const MatvecGroupArgs& group, cudaStream_t stream);
 
@@ -35,8 +33,7 @@ struct HalveArgs {
   const float* x = nullptr;  // [n_cols, k], rows x_stride elements apart
   int64_t n_cols = 1, k = 0, x_stride = 0;
   void* halves = nullptr;  // n_cols * halves_column_bytes(k) bytes, 16-byte aligned
-  HalfOrder order = HalfOrder::fours;
-  bool overlap = false;  // programmatic dependent launch
+  bool overlap = false;    // programmatic dependent launch
 };
 cudaError_t launch_halve(const HalveArgs& args, cudaStream_t stream);
 

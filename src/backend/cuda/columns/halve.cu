@@ -21,8 +21,7 @@ __device__ uint32_t two_halves(float low, float high) {
 }
 
 // A CTA per column: the largest magnitude first.
-__global__ void __launch_bounds__(kThreads)
-    halve_kernel(const float* x, int64_t k, int64_t x_stride, uint8_t* halves, HalfOrder order) {
+__global__ void __launch_bounds__(kThreads) halve_kernel(const float* x, int64_t k, int64_t x_stride, uint8_t* halves) {
   start_after_previous_kernel();
   const float* column = x + blockIdx.x * x_stride;
   uint8_t* out = halves + blockIdx.x * halves_column_bytes(k);
@@ -46,23 +45,15 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0)
     *reinterpret_cast<float*>(out + 2 * halves_padded(k)) =
         __uint_as_float(static_cast<uint32_t>(127 - 14 + exponent) << 23);
-  if (order == HalfOrder::fours) {
-    for (int i = threadIdx.x; i < n; i += kThreads) {
-      const float4 v = load_four(column, k, i, aligned);
-      reinterpret_cast<uint2*>(out)[i] = {two_halves(v.x * scale, v.z * scale), two_halves(v.y * scale, v.w * scale)};
-    }
-  } else {
-    for (int i = threadIdx.x; i < n / 2; i += kThreads) {
-      const float4 a = load_four(column, k, 2 * i, aligned), b = load_four(column, k, 2 * i + 1, aligned);
-      reinterpret_cast<uint4*>(out)[i] = {two_halves(a.x * scale, b.x * scale), two_halves(a.y * scale, b.y * scale),
-                                          two_halves(a.z * scale, b.z * scale), two_halves(a.w * scale, b.w * scale)};
-    }
+  for (int i = threadIdx.x; i < n; i += kThreads) {
+    const float4 v = load_four(column, k, i, aligned);
+    reinterpret_cast<uint2*>(out)[i] = {two_halves(v.x * scale, v.z * scale), two_halves(v.y * scale, v.w * scale)};
   }
 }
 }  // namespace
 
-cudaError_t run_halve(const float* x, int64_t n_cols, int64_t k, int64_t x_stride, uint8_t* halves, HalfOrder order,
-                      bool overlap, cudaStream_t stream) {
+cudaError_t run_halve(const float* x, int64_t n_cols, int64_t k, int64_t x_stride, uint8_t* halves, bool overlap,
+                      cudaStream_t stream) {
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(n_cols));
   config.blockDim = dim3(kThreads);
@@ -72,7 +63,7 @@ cudaError_t run_halve(const float* x, int64_t n_cols, int64_t k, int64_t x_strid
   attribute.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &attribute;
   config.numAttrs = overlap ? 1 : 0;
-  return cudaLaunchKernelEx(&config, halve_kernel, x, k, x_stride, halves, order);
+  return cudaLaunchKernelEx(&config, halve_kernel, x, k, x_stride, halves);
 }
 
 }  // namespace tokamak::cuda

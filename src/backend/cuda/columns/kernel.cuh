@@ -8,7 +8,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "backend/cuda/columns/decode.cuh"
+#include "backend/cuda/columns/halves.h"
+#include "backend/cuda/gemm/half.h"
 #include "backend/cuda/matvec/epilogue.cuh"
 #include "backend/cuda/matvec/geometry.h"
 #include "backend/cuda/matvec/params.h"
@@ -127,7 +128,12 @@ __device__ inline void half_step(const ColumnsSplit& s, const LanePlaces<P, kTil
     for (int r = 0; r < P::kRows; r += 2) {
       uint32_t a[2][8];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) columns_halves<P, h>(w.codes[set][r + i], prepared, r + i, lookup, a[i]);
+      for (int i = 0; i < 2; ++i) {
+        if constexpr (P::kQuantized)
+          quantized_halves<P, h>(w.codes[set][r + i][0], prepared, r + i, lookup, a[i]);
+        else
+          plain_halves<P>(w.codes[set][r + i][u], a[i]);
+      }
       if (kUnitDone && more) load_rows<P>(unit, u, set, r, 2, w);
       auto& c = sums[(set * P::kRows + r) / 2];
 #pragma unroll
@@ -169,7 +175,7 @@ __device__ inline void finish_tile(const MatvecParams& p, const ColumnsSplit& s,
     if (row >= p.n_rows) continue;
     const RowInputs inputs = load_row_inputs(p, row, 0, col);
     const auto* column = static_cast<const uint8_t*>(p.x) + col * p.x_stride_bytes;
-    const float factor = kColumnsFactor<P> * *reinterpret_cast<const float*>(column + p.x_stride_bytes - 16);
+    const float factor = kHalfFactor<P> * *reinterpret_cast<const float*>(column + p.x_stride_bytes - 16);
     float sum[2] = {};
 #pragma unroll
     for (int l = 0; l < 2; ++l) {

@@ -3,7 +3,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include "backend/cuda/columns/halves.h"
 #include "backend/cuda/matvec/params.h"
 
 namespace tokamak::cuda {
@@ -19,7 +18,7 @@ LaunchColumns columns_iq2_xxs, columns_iq2_xs, columns_iq2_s, columns_iq3_xxs, c
     columns_iq1_m;
 
 // x: f32 rows; halves: the form of halves.h.
-cudaError_t run_halve(const float* x, int64_t n_cols, int64_t k, int64_t x_stride, uint8_t* halves, HalfOrder order,
-                      bool overlap, cudaStream_t stream);
+cudaError_t run_halve(const float* x, int64_t n_cols, int64_t k, int64_t x_stride, uint8_t* halves, bool overlap,
+                      cudaStream_t stream);
 
 }  // namespace tokamak::cuda
