@@ -4,6 +4,7 @@
 // its own arithmetic may lose, in any order of summation, and passes on what its operands carry:
 //   u = 2^-24; a sum of n products:  n * u * sum |a_i b_i|       (Higham 2002, section 3.1 and 3.3)
 //   codes of quantized matmuls:      half a step of the group's largest |x| per element, times |w|
+//   inputs rounded to binary16:      2^-11 |x| per element, times |w|
 //   stored f32:                      u * |y| for each of the two that are compared
 // Fused groups only drop roundings or change the order of sums, so one bound holds for fused and unfused.
 // Non-goal: tight bounds. Published tolerances on the mean error (max_nmse) stand beside them.
@@ -21,6 +22,7 @@ inline constexpr double kUnit = 0x1p-24;  // relative rounding error of f32
 struct Arithmetic {
   double max_code = 127;  // the largest |x| of a group becomes it
   int64_t group_elems = 32;
+  bool half_inputs = false;  // inputs of products with F16 and BF16 weights may be rounded to binary16
 };
 
 struct Bounded {

@@ -14,6 +14,7 @@ class Product {
  public:
   Product(const Analysis& a, const ir::Value& weight)
       : codes_(is_quantized(weight.dtype)),
+        halves_(a.arithmetic.half_inputs && (weight.dtype == DType::f16 || weight.dtype == DType::bf16)),
         arithmetic_(a.arithmetic),
         k_(static_cast<size_t>(weight.shape.row_elems())) {}
 
@@ -22,6 +23,8 @@ class Product {
     input_.assign(e, e + k_);
     size_.resize(k_);
     for (size_t i = 0; i < k_; ++i) size_[i] = std::abs(double{x[i]});
+    if (halves_)
+      for (size_t i = 0; i < k_; ++i) input_[i] += 0x1p-11 * (size_[i] + input_[i]);
     if (!codes_) return;
     const auto group = static_cast<size_t>(arithmetic_.group_elems);
     for (size_t begin = 0; begin < k_; begin += group) {
@@ -50,7 +53,7 @@ class Product {
   }
 
  private:
-  bool codes_;
+  bool codes_, halves_;
   Arithmetic arithmetic_;
   size_t k_;
   std::vector<double> input_, size_;

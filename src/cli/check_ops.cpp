@@ -74,10 +74,10 @@ namespace {
 using check::CaseReport;
 using check::Verdict;
 
-// cuda rounds inputs to int8 whatever --activations says.
+// cuda rounds inputs to int8, or to binary16, whatever --activations says.
 check::Arithmetic arithmetic_of(const CheckOptions& options) {
-  const bool int8 = options.backend.activations == "int8" || options.backend_name == "cuda";
-  return {.max_code = int8 ? 127.0 : 127.0 * 128};
+  const bool cuda = options.backend_name == "cuda", int8 = options.backend.activations == "int8" || cuda;
+  return {.max_code = int8 ? 127.0 : 127.0 * 128, .half_inputs = cuda};
 }
 
 struct Totals {
