@@ -147,15 +147,11 @@ int main(int argc, char** argv) {
   struct Shape {
     int64_t n_rows, k;
   };
-  const bool one = std::getenv("ONE") != nullptr, quick = one || std::getenv("QUICK") != nullptr;
-  std::vector<DType> types = {DType::nvfp4, DType::q4_0, DType::q4_k, DType::q8_0, DType::bf16};
-  if (quick) types = {DType::nvfp4, DType::q4_k, DType::bf16};
-  if (one) types = {DType::nvfp4};
+  const DType types[] = {DType::nvfp4, DType::q4_0, DType::q4_k, DType::q8_0, DType::mxfp4, DType::q6_k, DType::bf16};
   std::printf("us (TFLOP/s)\n%-14s %6s", "shape", "n");
   for (const DType type : types) std::printf(" %13s", dtype_name(type).data());
   std::printf(" %8s\n", "convert");
   for (const auto& [n_rows, k] : {Shape{4096, 14336}, {28672, 4096}, {4096, 4096}, {6144, 4096}}) {
-    if (quick && n_rows != 28672 && k != 14336) continue;
     for (const int n : columns) {
       std::printf("%5lld x %-6lld %6d", static_cast<long long>(n_rows), static_cast<long long>(k), n);
       double convert = 0;
