@@ -117,11 +117,11 @@ void bench_experts(DType dtype, int n_tokens, int tile_cols) {
   const std::function<void(cudaStream_t)> steps[] = {
       [&](cudaStream_t s) { check(launch_route(ids, 8, shape, route, false, s), "route"); },
       [&](cudaStream_t s) {
-        check(launch_half_columns({x, n_tokens, n_embd, n_embd, in, &shape, route, 8}, s), "convert");
+        check(launch_half_columns({x, n_tokens, n_embd, n_embd, in, false, &shape, route, 8}, s), "convert");
       },
       [&](cudaStream_t s) { check(launch_gemm(product(gate, up, n_ff, n_embd, in, h), s), "gate"); },
       [&](cudaStream_t s) {
-        check(launch_half_columns({h, n_pairs, n_ff, n_ff, mid, &shape, route, 1}, s), "convert");
+        check(launch_half_columns({h, n_pairs, n_ff, n_ff, mid, false, &shape, route, 1}, s), "convert");
       },
       [&](cudaStream_t s) { check(launch_gemm(product(down, nullptr, n_embd, n_ff, mid, y), s), "down"); }};
   for (const auto& step : steps) step(nullptr);
