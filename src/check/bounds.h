@@ -5,11 +5,13 @@
 //   u = 2^-24; a sum of n products:  n * u * sum |a_i b_i|       (Higham 2002, section 3.1 and 3.3)
 //   codes of quantized matmuls:      half a step of the group's largest |x| per element, times |w|
 //   inputs rounded to binary16:      2^-11 |x| per element, times |w|
+//   attention in binary16:           2^-11 for each factor of a product, of scores and of the result
 //   stored f32:                      u * |y| for each of the two that are compared
 // Fused groups only drop roundings or change the order of sums, so one bound holds for fused and unfused.
 // Non-goal: tight bounds. Published tolerances on the mean error (max_nmse) stand beside them.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "check/run.h"
@@ -23,6 +25,8 @@ struct Arithmetic {
   double max_code = 127;  // the largest |x| of a group becomes it
   int64_t group_elems = 32;
   bool half_inputs = false;  // inputs of products with F16 and BF16 weights may be rounded to binary16
+  // Steps of more tokens may round queries, decoded keys and values, and softmax weights to binary16.
+  int64_t half_attention_above = INT64_MAX;
 };
 
 struct Bounded {

@@ -107,8 +107,11 @@ struct Attention {
       magnitude = std::max(magnitude, std::abs(scale) * size);
       carried = std::max(carried, std::abs(scale) * e);
     }
-    const double score_error = carried + (static_cast<double>(dk) + 8) * kUnit * (magnitude + 1) + 16 * kUnit * softcap;
-    const double relative = std::expm1(2 * score_error + (2 * static_cast<double>(slots.size()) + 64) * kUnit);
+    const bool in_half = a.shape(node.output)[0] > a.arithmetic.half_attention_above;
+    const double half = in_half ? 2 * 0x1p-11 : 0;  // of a product: both factors
+    const double score_error =
+        carried + ((static_cast<double>(dk) + 8) * kUnit + half) * (magnitude + 1) + 16 * kUnit * softcap;
+    const double relative = std::expm1(2 * score_error + (2 * static_cast<double>(slots.size()) + 64) * kUnit + half);
     double total = 0;
     for (double score : scores) total += std::exp(score - maximum);
     for (size_t i = 0; i < dv; ++i) {

@@ -117,7 +117,9 @@ const std::vector<Sequence> kBatches[] = {{{1, 0}},
                                           {{33, 0}},
                                           {{33, 100}},
                                           {{1, 40}, {1, 3}, {1, 0}},
-                                          {{5, 17}, {12, 2}, {1, 90}}};
+                                          {{5, 17}, {12, 2}, {1, 90}},
+                                          {{80, 30}},
+                                          {{70, 0}, {1, 200}, {3, 64}}};
 
 std::string batch_text(const std::vector<Sequence>& batch) {
   std::string out;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -77,7 +78,9 @@ using check::Verdict;
 // cuda rounds inputs to int8, or to binary16, whatever --activations says.
 check::Arithmetic arithmetic_of(const CheckOptions& options) {
   const bool cuda = options.backend_name == "cuda", int8 = options.backend.activations == "int8" || cuda;
-  return {.max_code = int8 ? 127.0 : 127.0 * 128, .half_inputs = cuda};
+  return {.max_code = int8 ? 127.0 : 127.0 * 128,
+          .half_inputs = cuda,
+          .half_attention_above = cuda ? 64 : std::numeric_limits<int64_t>::max()};
 }
 
 struct Totals {
