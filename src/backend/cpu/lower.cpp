@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "backend/cpu/lower_matmul.h"
+#include "backend/lowering/values.h"
 #include "base/check.h"
 #include "base/round_up.h"
 #include "fuse/elided.h"
@@ -162,10 +161,7 @@ Rows Lowering::rows_or_region(ir::ValueId id) {
 }
 
 Ref Lowering::pack(ir::ValueId x, ActivationKind kind) {
-  // A RESHAPE with the same rows is the same input.
-  if (const ir::ValueId owner = graph.storage_of(x);
-      fuse::is_whole(graph, x, owner) && value(owner).shape.row_elems() == value(x).shape.row_elems())
-    x = owner;
+  x = lowering::same_rows(graph, x);
   for (const Slot& slot : slots_)
     if (slot.value == x && slot.kind == kind) return slot.ref;
   Slot& slot = slots_[next_slot_];
@@ -196,19 +192,7 @@ void Lowering::describe(Step& step, std::string_view kernel, std::string_view no
   report.kernel = kernel;
   report.note = note;
   const std::vector<ir::NodeId> nodes = fuse::member_nodes(graph, *group_);
-  for (ir::NodeId id : nodes) {
-    const ir::Node& node = graph.node(id);
-    std::vector<ir::OperandType> types;
-    for (ir::ValueId input : node.inputs) types.push_back({value(input).dtype, value(input).shape});
-    const ir::Value& result = value(node.output);
-    const ir::OpCost cost = ir::op_row(node.op).cost(types, {result.dtype, result.shape}, node.attrs);
-    report.operations += cost.operations;
-    report.bytes += cost.bytes;
-    // What passes from one member to the next never reaches memory: not written, not read again.
-    if (result.kind == ir::ValueKind::intermediate && !plan_.is_placed(node.output))
-      report.bytes -=
-          2.0 * static_cast<double>(dtype_bytes(result.dtype, static_cast<uint64_t>(result.shape.n_elements())));
-  }
+  lowering::add_costs(graph, plan_, *group_, report);
   report.what = graph.node(nodes.front()).name;
   if (nodes.size() > 1) report.what += ".." + graph.node(nodes.back()).name;
 }
@@ -216,39 +200,26 @@ void Lowering::describe(Step& step, std::string_view kernel, std::string_view no
 std::vector<bool> elided_values(const ir::Graph& graph) { return fuse::elided_values(graph); }
 
 namespace {
-template <class Row, class Key>
-const Row* find_row(std::initializer_list<std::span<const Row>> tables, Key Row::*member, Key key) {
-  for (std::span<const Row> table : tables)
-    for (const Row& row : table)
-      if (row.*member == key) return &row;
-  return nullptr;
-}
-
 const RuleLowering* rule_lowering(fuse::RuleId rule) {
-  return find_row({matmul_rule_lowerings(), expert_rule_lowerings(), row_rule_lowerings(), elementwise_rule_lowerings(),
-                   routing_rule_lowerings(), recurrent_rule_lowerings(), attention_rule_lowerings()},
-                  &RuleLowering::rule, rule);
+  return lowering::find_row(
+      {matmul_rule_lowerings(), expert_rule_lowerings(), row_rule_lowerings(), elementwise_rule_lowerings(),
+       routing_rule_lowerings(), recurrent_rule_lowerings(), attention_rule_lowerings()},
+      &RuleLowering::rule, rule);
 }
 const OpLowering* op_lowering(ir::Op op) {
-  return find_row({matmul_lowerings(), expert_lowerings(), row_lowerings(), elementwise_lowerings(),
-                   routing_lowerings(), recurrent_lowerings(), attention_lowerings()},
-                  &OpLowering::op, op);
+  return lowering::find_row({matmul_lowerings(), expert_lowerings(), row_lowerings(), elementwise_lowerings(),
+                             routing_lowerings(), recurrent_lowerings(), attention_lowerings()},
+                            &OpLowering::op, op);
 }
 }  // namespace
 
 Result<void> check_lowerings(const ir::Graph& graph) {
-  for (const ir::Node& node : graph.nodes)
-    if (!ir::op_row(node.op).is_view && op_lowering(node.op) == nullptr)
-      return Error{.code = ErrorCode::unsupported,
-                   .what = fmt::format("the cpu backend has no {} kernel", ir::op_row(node.op).name),
-                   .where = node.name.empty() ? graph.name : node.name,
-                   .hint = "use --backend reference"};
-  return {};
+  const auto has_lowering = [](ir::Op op) { return ir::op_row(op).is_view || op_lowering(op) != nullptr; };
+  return lowering::check_ops(graph, has_lowering, "cpu", "use --backend reference");
 }
 
-bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, std::span<const ir::NodeId> nodes) {
-  const RuleLowering* row = rule_lowering(rule.id);
-  return row && (!row->supports || row->supports(graph, nodes));
+bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, Nodes nodes) {
+  return lowering::supports(rule_lowering(rule.id), graph, nodes);
 }
 
 void Lowering::lower(const ir::Group& group) {

@@ -11,11 +11,14 @@
 #include "backend/cpu/isa.h"
 #include "backend/cpu/matmul/matmul.h"
 #include "backend/cpu/program.h"
+#include "backend/lowering/tables.h"
 #include "fuse/rules.h"
 #include "ir/graph.h"
 #include "ir/plan.h"
 
 namespace tokamak::cpu {
+
+using lowering::Nodes;
 
 // What the kernels of a program may use.
 struct Target {
@@ -117,25 +120,15 @@ class Lowering {
 };
 
 // Which rules the CPU has kernels for, given the types at hand: a row of the lowering table and its `supports`.
-bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, std::span<const ir::NodeId> nodes);
+bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, Nodes nodes);
 // Every op of the graph has a row in the lowering tables. Errors: unsupported.
 Result<void> check_lowerings(const ir::Graph& graph);
 // By value: results inside fused groups that never reach memory.
 std::vector<bool> elided_values(const ir::Graph& graph);
 
-// Lowering functions take the group's nodes as fuse::Candidate::nodes lists them: views left out, kNone for missing
-// optional ops.
-using LowerFunction = void (*)(Lowering& lowering, std::span<const ir::NodeId> nodes);
-
-struct OpLowering {
-  ir::Op op;
-  LowerFunction lower;
-};
-struct RuleLowering {
-  fuse::RuleId rule;
-  bool (*supports)(const ir::Graph& graph, std::span<const ir::NodeId> nodes);  // null: whatever the rule matches
-  LowerFunction lower;
-};
+using LowerFunction = void (*)(Lowering& lowering, Nodes nodes);
+using OpLowering = lowering::OpRow<LowerFunction>;
+using RuleLowering = lowering::RuleRow<LowerFunction>;
 
 // The tables, by file.
 std::span<const OpLowering> matmul_lowerings();

@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "backend/cpu/lower_ops.h"
+#include "backend/lowering/heads.h"
 #include "base/check.h"
 
 namespace tokamak::cpu {
@@ -34,7 +35,7 @@ RopeParams rope_params(const ir::Attrs& attrs) {
 
 // The table of cosines and sines that `rope` needs; the step that fills it is added at its first use.
 Ref rope_table(Lowering& l, const ir::Node& rope) {
-  const ir::ValueId factors = rope.inputs.size() > 2 ? rope.inputs[2] : ir::kNone;
+  const ir::ValueId factors = lowering::rope_factors(rope);
   for (const Lowering::RopeUse& use : l.rope_tables)
     if (use.factors == factors && use.attrs == rope.attrs) return use.rows;
   const int64_t n_tokens = l.value(rope.inputs[1]).shape[0];
@@ -55,18 +56,9 @@ Ref rope_table(Lowering& l, const ir::Node& rope) {
   return step.rows;
 }
 
-// RMS_NORM+MUL in front of a rope: the norm's constants, if the group starts with one.
-struct HeadNorm {
-  const float* weight = nullptr;
-  float eps = 0;
-};
-HeadNorm head_norm(const Lowering& l, Nodes nodes) {
-  const ir::Node& first = l.graph.node(nodes[0]);
-  if (first.op != ir::Op::rms_norm) return {};
-  const ir::Node& mul = l.graph.node(nodes[1]);
-  const int other = fuse::other_operand(l.graph, mul, first.output);
-  return {.weight = l.weights.at(l.value(mul.inputs[static_cast<size_t>(other)]).name).values.data(),
-          .eps = static_cast<float>(first.attrs.number(Attr::eps))};
+// Null when the group has no norm.
+const float* norm_weight(const Lowering& l, const lowering::HeadNorm& norm) {
+  return norm.weight == ir::kNone ? nullptr : l.weights.at(l.value(norm.weight).name).values.data();
 }
 
 // ROPE, RMS_NORM+MUL+ROPE.
@@ -74,7 +66,7 @@ void lower_rope(Lowering& l, Nodes nodes) {
   const ir::Node& rope = l.graph.node(nodes.back());
   const ir::ValueId input = l.graph.node(nodes[0]).inputs[0];
   const ir::Value& value = l.value(input);
-  const HeadNorm norm = head_norm(l, nodes);
+  const lowering::HeadNorm norm = lowering::head_norm(l.graph, nodes);
   const Ref table = rope_table(l, rope);
   const Rows x = l.rows(input), y = l.rows(rope.output);
   const int64_t n_head = value.shape[1], head_dim = value.shape[2];
@@ -84,7 +76,7 @@ void lower_rope(Lowering& l, Nodes nodes) {
                .head_dim = head_dim,
                .pairing = static_cast<RopePairing>(rope.attrs.integer(Attr::pairing)),
                .n_rot = rope.attrs.integer(Attr::n_rot),
-               .norm_weight = norm.weight,
+               .norm_weight = norm_weight(l, norm),
                .eps = norm.eps,
                .x_stride = n_head * x.stride_elems,
                .x_head_stride = x.stride_elems,
@@ -113,11 +105,11 @@ void lower_set_rows(Lowering& l, Nodes nodes) {
   std::vector<Operand> operands = {{}, x};
   if (nodes.size() > 1) {
     const ir::Node& rope = l.graph.node(nodes[nodes.size() - 2]);
-    const HeadNorm norm = head_norm(l, nodes);
+    const lowering::HeadNorm norm = lowering::head_norm(l.graph, nodes);
     operands.push_back({.rows = {.ref = rope_table(l, rope)}});
     args.pairing = static_cast<RopePairing>(rope.attrs.integer(Attr::pairing));
     args.n_rot = rope.attrs.integer(Attr::n_rot);
-    args.norm_weight = norm.weight;
+    args.norm_weight = norm_weight(l, norm);
     args.eps = norm.eps;
   }
   auto& step = l.add<RowStep<KvWriteArgs>>("kv_write");
@@ -131,15 +123,6 @@ void lower_set_rows(Lowering& l, Nodes nodes) {
   };
   divide_by_tokens(step, value, x.rows.n_rows);
   step.writes_cache = true;
-}
-
-bool supports_head_norm(const ir::Graph& graph, Nodes nodes) {
-  const ir::Node& norm = graph.node(nodes[0]);
-  const int other = fuse::other_operand(graph, graph.node(nodes[1]), norm.output);
-  if (other < 0) return false;
-  const ir::Value& weight = graph.value(graph.node(nodes[1]).inputs[static_cast<size_t>(other)]);
-  const ir::Value &x = graph.value(norm.inputs[0]), &y = graph.value(graph.node(nodes[2]).output);
-  return weight.kind == ir::ValueKind::weight && weight.shape.n_elements() == x.shape.row_elems() && x.shape == y.shape;
 }
 
 // Long contexts are split only for few tokens: with many, the tokens themselves keep all threads busy.
@@ -206,12 +189,8 @@ AttentionShape attention_shape(Lowering& l, const ir::Node& node) {
                 .y_stride = n_head * dv,
                 .n_head = n_head,
                 .keys = l.kv.storage().keys(layer),
-                .values = l.kv.storage().values(layer),
-                .scale = static_cast<float>(node.attrs.number(Attr::scale)),
-                .softcap = static_cast<float>(node.attrs.number(Attr::softcap)),
-                .window = node.attrs.integer(Attr::window),
-                .chunk = node.attrs.integer(Attr::chunk),
-                .causal = node.attrs.integer(Attr::causal) != 0};
+                .values = l.kv.storage().values(layer)};
+  lowering::set_attention(shape.args, node.attrs);
   if (node.inputs.size() > 5) shape.args.sinks = l.weights.at(l.value(node.inputs[5]).name).values.data();
   return shape;
 }
@@ -256,8 +235,8 @@ std::span<const OpLowering> attention_lowerings() {
 
 std::span<const RuleLowering> attention_rule_lowerings() {
   static constexpr auto kRows = std::to_array<RuleLowering>({
-      {fuse::RuleId::rms_norm_mul_rope, supports_head_norm, lower_rope},
-      {fuse::RuleId::rms_norm_mul_rope_set_rows, supports_head_norm, lower_set_rows},
+      {fuse::RuleId::rms_norm_mul_rope, lowering::supports_head_norm, lower_rope},
+      {fuse::RuleId::rms_norm_mul_rope_set_rows, lowering::supports_head_norm, lower_set_rows},
       {fuse::RuleId::rope_set_rows, nullptr, lower_set_rows},
   });
   return kRows;

@@ -116,7 +116,7 @@ void lower_scale(Lowering& l, Nodes nodes) {
 void lower_clamp(Lowering& l, Nodes nodes) {
   const ir::Attrs& attrs = l.graph.node(nodes[0]).attrs;
   add_map(l, nodes, "clamp_f32", op_set(l.isa).clamp,
-          {.low = f32_bound(attrs.number(Attr::min)), .high = f32_bound(attrs.number(Attr::max))});
+          {.low = lowering::f32_bound(attrs.number(Attr::min)), .high = lowering::f32_bound(attrs.number(Attr::max))});
 }
 
 void lower_unary(Lowering& l, Nodes nodes) {

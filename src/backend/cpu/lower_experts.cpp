@@ -26,8 +26,6 @@ Indices indices_of(const Lowering& l, ir::ValueId id) {
 }
 
 namespace {
-using Nodes = std::span<const ir::NodeId>;
-
 // Pairs (token, i-th chosen expert), numbered token * n_used + i, sorted by expert: group g is what goes through matrix
 // experts[g], columns first[g] to first[g + 1].
 struct Route {
@@ -343,10 +341,6 @@ ExpertStep& add_experts(Lowering& l, const ir::Node& node, ir::ValueId result) {
   return step;
 }
 
-Lane epilogue_lane(Nodes nodes) {
-  return {.product = nodes[0], .look_up = nodes[1], .scale = nodes[2], .bias = nodes[3]};
-}
-
 // Post-scales and biases of all experts.
 const float* scales_of(const Lowering& l, const Lane& lane) {
   if (lane.scale == ir::kNone) return nullptr;
@@ -365,24 +359,23 @@ void lower_mul_mat_id(Lowering& l, Nodes nodes) {
 }
 
 void lower_mul_mat_id_epilogue(Lowering& l, Nodes nodes) {
-  const Lane lane = epilogue_lane(nodes);
+  const Lane lane = lowering::expert_lane(nodes);
   const ir::Node& product = l.graph.node(lane.product);
   add_observer(l, product);
-  const ir::NodeId last = lane.bias == ir::kNone ? lane.scale : lane.bias;
-  ExpertStep& step = add_experts(l, product, l.graph.node(last).output);
+  ExpertStep& step = add_experts(l, product, lowering::result_of(l.graph, lane));
   step.scales = scales_of(l, lane);
   step.biases = biases_of(l, lane);
 }
 
 void lower_mul_mat_id_glu(Lowering& l, Nodes nodes) {
-  const Lane gate = epilogue_lane(nodes), up = epilogue_lane(nodes.subspan(4));
+  const Lane gate = lowering::expert_lane(nodes), up = lowering::expert_up_lane(nodes);
   const ir::Node &gate_product = l.graph.node(gate.product), &up_product = l.graph.node(up.product);
   const ir::Node& glu = l.graph.node(nodes[8]);
   add_observer(l, gate_product);
   add_observer(l, up_product);
   ExpertStep& step = add_experts(l, gate_product, glu.output);
   step.task.up = kernel_form(l.weights.at(l.value(up_product.inputs[0]).name));
-  set_glu(step.task.epilogue, glu);
+  lowering::set_glu(step.task.epilogue, glu.attrs);
   step.scales = scales_of(l, gate);
   step.up_scales = scales_of(l, up);
   step.biases = biases_of(l, gate);

@@ -5,10 +5,9 @@
 
 namespace tokamak::cpu {
 
-using ir::Attr;
-
 namespace {
-using Nodes = std::span<const ir::NodeId>;
+// Attributes are cast.
+static_assert(static_cast<int64_t>(GemmGlu::swiglu_oai) == static_cast<int64_t>(ir::Glu::swiglu_oai));
 
 struct MatmulStep : Step {
   const GemmKernel* kernel = nullptr;
@@ -76,13 +75,6 @@ std::string_view kernel_note(const GemmKernel& kernel, DType dtype) {
   return kernel.isa != best_isa() ? "a slower instruction set than this machine's best" : "";
 }
 
-void set_glu(Epilogue& epilogue, const ir::Node& glu) {
-  static_assert(static_cast<int64_t>(GemmGlu::swiglu_oai) == static_cast<int64_t>(ir::Glu::swiglu_oai));
-  epilogue.glu = static_cast<GemmGlu>(glu.attrs.integer(Attr::glu));
-  epilogue.alpha = static_cast<float>(glu.attrs.number(Attr::alpha));
-  epilogue.limit = static_cast<float>(glu.attrs.number(Attr::limit));
-}
-
 namespace {
 
 // The matmul `node` writing `result`, without epilogue.
@@ -115,74 +107,35 @@ void lower_mul_mat(Lowering& l, Nodes nodes) {
   add_matmul(l, node, node.output);
 }
 
-// The result of a lane before its bias.
-ir::ValueId before_bias(const ir::Graph& graph, const Lane& lane) {
-  return graph.node(lane.scale == ir::kNone ? lane.product : lane.scale).output;
-}
-ir::ValueId other_of(const ir::Graph& graph, ir::NodeId node, ir::ValueId pred) {
-  const int other = fuse::other_operand(graph, graph.node(node), pred);
-  CHECK(other >= 0, node);
-  return graph.node(node).inputs[static_cast<size_t>(other)];
-}
-ir::ValueId factor_of(const ir::Graph& graph, const Lane& lane) {
-  return other_of(graph, lane.scale, graph.node(lane.product).output);
-}
-ir::ValueId addend_of(const ir::Graph& graph, const Lane& lane) {
-  return other_of(graph, lane.bias, before_bias(graph, lane));
-}
-
-bool is_weight(const ir::Graph& graph, ir::ValueId id) { return graph.value(id).kind == ir::ValueKind::weight; }
-
-// One matrix; the vectors are tensors of their own, not parts of one.
-bool supports_lane(const ir::Graph& graph, const Lane& lane) {
-  if (graph.value(graph.node(lane.product).inputs[0]).shape.rank() != 2) return false;
-  if (lane.scale != ir::kNone && !is_weight(graph, factor_of(graph, lane))) return false;
-  if (lane.bias == ir::kNone) return true;
-  const ir::ValueId addend = addend_of(graph, lane);
-  if (is_weight(graph, addend)) return graph.value(addend).shape.rank() == 1;
-  return graph.value(graph.storage_of(addend)).kind == ir::ValueKind::intermediate;
-}
-
 const std::vector<float>& values_of(const Lowering& l, ir::ValueId id) { return l.weights.at(l.value(id).name).values; }
 
 float scale_of(const Lowering& l, const Lane& lane) {
-  return lane.scale == ir::kNone ? 1.0f : values_of(l, factor_of(l.graph, lane)).at(0);
+  const ir::ValueId scale = lowering::scale_weight(l.graph, lane);
+  return scale == ir::kNone ? 1.0f : values_of(l, scale).at(0);
 }
 // Null when there is none, or when it is a residual.
 const float* bias_of(const Lowering& l, const Lane& lane) {
-  if (lane.bias == ir::kNone) return nullptr;
-  const ir::ValueId addend = addend_of(l.graph, lane);
-  return is_weight(l.graph, addend) ? values_of(l, addend).data() : nullptr;
-}
-
-Lane epilogue_lane(Nodes nodes) { return {.product = nodes[0], .scale = nodes[1], .bias = nodes[2]}; }
-Lane up_lane(Nodes nodes) { return {.product = nodes[3], .scale = nodes[4], .bias = nodes[5]}; }
-
-bool supports_mul_mat_epilogue(const ir::Graph& graph, Nodes nodes) {
-  return supports_lane(graph, epilogue_lane(nodes));
+  const ir::ValueId bias = lowering::bias_weight(l.graph, lane);
+  return bias == ir::kNone ? nullptr : values_of(l, bias).data();
 }
 
 void lower_mul_mat_epilogue(Lowering& l, Nodes nodes) {
-  const Lane lane = epilogue_lane(nodes);
+  const Lane lane = lowering::epilogue_lane(nodes);
   const ir::Node& product = l.graph.node(lane.product);
   add_observer(l, product);
-  const ir::NodeId last = lane.bias == ir::kNone ? lane.scale : lane.bias;
-  MatmulStep& step = add_matmul(l, product, l.graph.node(last).output);
+  MatmulStep& step = add_matmul(l, product, lowering::result_of(l.graph, lane));
   step.task.epilogue.scale = scale_of(l, lane);
   step.task.epilogue.bias = bias_of(l, lane);
-  if (lane.bias == ir::kNone || step.task.epilogue.bias != nullptr) return;
-  const Rows residual = l.rows(addend_of(l.graph, lane));
+  const ir::ValueId addend = lowering::residual_of(l.graph, lane);
+  if (addend == ir::kNone) return;
+  const Rows residual = l.rows(addend);
   step.residual = residual.ref;
   step.task.epilogue.residual_stride_elems = residual.stride_elems;
   step.reads.push_back(residual.ref);
 }
 
-bool supports_mul_mat_glu(const ir::Graph& graph, Nodes nodes) {
-  return supports_lane(graph, epilogue_lane(nodes)) && supports_lane(graph, up_lane(nodes));
-}
-
 void lower_mul_mat_glu(Lowering& l, Nodes nodes) {
-  const Lane gate = epilogue_lane(nodes), up = up_lane(nodes);
+  const Lane gate = lowering::epilogue_lane(nodes), up = lowering::up_lane(nodes);
   const ir::Node &gate_product = l.graph.node(gate.product), &up_product = l.graph.node(up.product);
   const ir::Node& glu = l.graph.node(nodes[6]);
   add_observer(l, gate_product);
@@ -190,7 +143,7 @@ void lower_mul_mat_glu(Lowering& l, Nodes nodes) {
   MatmulStep& step = add_matmul(l, gate_product, glu.output);
   step.task.up = kernel_form(l.weights.at(l.value(up_product.inputs[0]).name));
   Epilogue& epilogue = step.task.epilogue;
-  set_glu(epilogue, glu);
+  lowering::set_glu(epilogue, glu.attrs);
   epilogue.scale = scale_of(l, gate);
   epilogue.up_scale = scale_of(l, up);
   epilogue.bias = bias_of(l, gate);
@@ -206,8 +159,8 @@ std::span<const OpLowering> matmul_lowerings() {
 
 std::span<const RuleLowering> matmul_rule_lowerings() {
   static constexpr auto kRows = std::to_array<RuleLowering>({
-      {fuse::RuleId::mul_mat_epilogue, supports_mul_mat_epilogue, lower_mul_mat_epilogue},
-      {fuse::RuleId::mul_mat_glu, supports_mul_mat_glu, lower_mul_mat_glu},
+      {fuse::RuleId::mul_mat_epilogue, lowering::supports_mul_mat_epilogue, lower_mul_mat_epilogue},
+      {fuse::RuleId::mul_mat_glu, lowering::supports_mul_mat_glu, lower_mul_mat_glu},
   });
   return kRows;
 }

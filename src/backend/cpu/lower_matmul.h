@@ -4,13 +4,12 @@
 #include <string_view>
 
 #include "backend/cpu/lower.h"
+#include "backend/lowering/attributes.h"
+#include "backend/lowering/products.h"
 
 namespace tokamak::cpu {
 
-// One product of a group with its post-scale and bias, as nodes; kNone where there is none.
-struct Lane {
-  ir::NodeId product = ir::kNone, look_up = ir::kNone, scale = ir::kNone, bias = ir::kNone;
-};
+using lowering::Lane;
 
 // Adds the step that shows the input of `product` to the observer. Before anything of the group is computed: its
 // result may lie where its input was.
@@ -20,7 +19,6 @@ void add_observer(Lowering& lowering, const ir::Node& product);
 inline const std::byte* kernel_form(const CpuWeight& weight) { return weight.packed ? weight.packed : weight.rows; }
 // For the report: why no better kernel.
 std::string_view kernel_note(const GemmKernel& kernel, DType dtype);
-void set_glu(Epilogue& epilogue, const ir::Node& glu);
 
 // int32 values [n, n_used] that a node has made or the step brings.
 struct Indices {

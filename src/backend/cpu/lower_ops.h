@@ -1,18 +1,15 @@
 // What the lowering files of the non-matmul ops share.
 #pragma once
 
-#include <cmath>
-#include <limits>
 #include <span>
 #include <vector>
 
 #include "backend/cpu/lower.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/lowering/attributes.h"
 #include "base/check.h"
 
 namespace tokamak::cpu {
-
-using Nodes = std::span<const ir::NodeId>;
 
 // Where a kernel finds an operand: in memory that moves with the program, or in a decoded weight.
 struct Operand {
@@ -34,12 +31,6 @@ struct Pointers {
   }
   int32_t* i32(size_t i) const { return reinterpret_cast<int32_t*>((*this)[i]); }
 };
-
-// A bound of CLAMP; infinite where f32 ends.
-inline float f32_bound(double x) {
-  constexpr double kMax = std::numeric_limits<float>::max();
-  return x > kMax ? INFINITY : x < -kMax ? -INFINITY : static_cast<float>(x);
-}
 
 // A kernel over items, of which every token has the same number.
 template <class Args>

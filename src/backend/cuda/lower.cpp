@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "backend/cuda/columns/columns.h"
 #include "backend/cuda/lower_gemm.h"
@@ -124,12 +122,6 @@ std::vector<OutputCopy> Lowering::make_outputs() {
     out.push_back(copy);
   }
   return out;
-}
-
-ir::ValueId Lowering::same_rows(ir::ValueId id) const {
-  const ir::ValueId owner = graph.storage_of(id);
-  const bool same = fuse::is_whole(graph, id, owner) && value(owner).shape.row_elems() == value(id).shape.row_elems();
-  return same ? owner : id;
 }
 
 void Lowering::reserve_slots() {
@@ -252,26 +244,12 @@ std::string labels_of(const ir::Graph& graph, std::span<const ir::Group* const> 
 
 StepReport Lowering::describe(std::string_view kernel, std::string_view note) const {
   StepReport report{.label = labels_of(graph, groups_), .kernel = std::string(kernel), .note = std::string(note)};
-  for (const ir::Group* group : groups_) add_costs(*group, report);
+  for (const ir::Group* group : groups_) lowering::add_costs(graph, plan_, *group, report);
   const ir::NodeId first = fuse::member_nodes(graph, *groups_.front()).front(),
                    last = fuse::member_nodes(graph, *groups_.back()).back();
   report.what = graph.node(first).name;
   if (first != last) report.what += ".." + graph.node(last).name;
   return report;
-}
-
-void Lowering::add_costs(const ir::Group& group, StepReport& report) const {
-  for (ir::NodeId id : fuse::member_nodes(graph, group)) {
-    const ir::Node& node = graph.node(id);
-    const ir::OpCost cost = ir::node_cost(graph, node);
-    report.operations += cost.operations;
-    report.bytes += cost.bytes;
-    // What passes from one member to the next never reaches memory: not written, not read again.
-    const ir::Value& result = value(node.output);
-    if (result.kind == ir::ValueKind::intermediate && !plan_.is_placed(node.output))
-      report.bytes -=
-          2.0 * static_cast<double>(dtype_bytes(result.dtype, static_cast<uint64_t>(result.shape.n_elements())));
-  }
 }
 
 void Lowering::take_along(const ir::Group& later) {
@@ -280,46 +258,27 @@ void Lowering::take_along(const ir::Group& later) {
 }
 
 namespace {
-template <class Row, class Key>
-const Row* find_row(std::initializer_list<std::span<const Row>> tables, Key Row::*member, Key key) {
-  for (std::span<const Row> table : tables)
-    for (const Row& row : table)
-      if (row.*member == key) return &row;
-  return nullptr;
-}
-
 const RuleLowering* rule_lowering(fuse::RuleId rule) {
-  return find_row({matmul_rule_lowerings(), expert_rule_lowerings(), row_rule_lowerings(), elementwise_rule_lowerings(),
-                   routing_rule_lowerings(), recurrent_rule_lowerings(), attention_rule_lowerings()},
-                  &RuleLowering::rule, rule);
+  return lowering::find_row(
+      {matmul_rule_lowerings(), expert_rule_lowerings(), row_rule_lowerings(), elementwise_rule_lowerings(),
+       routing_rule_lowerings(), recurrent_rule_lowerings(), attention_rule_lowerings()},
+      &RuleLowering::rule, rule);
 }
 const OpLowering* op_lowering(ir::Op op) {
-  return find_row({matmul_lowerings(), expert_lowerings(), row_lowerings(), elementwise_lowerings(),
-                   routing_lowerings(), recurrent_lowerings(), attention_lowerings()},
-                  &OpLowering::op, op);
+  return lowering::find_row({matmul_lowerings(), expert_lowerings(), row_lowerings(), elementwise_lowerings(),
+                             routing_lowerings(), recurrent_lowerings(), attention_lowerings()},
+                            &OpLowering::op, op);
 }
 }  // namespace
-
-float f32_bound(double x) {
-  constexpr double kMax = std::numeric_limits<float>::max();
-  return x > kMax ? INFINITY : x < -kMax ? -INFINITY : static_cast<float>(x);
-}
 
 bool has_lowering(ir::Op op) { return ir::op_row(op).is_view || op_lowering(op) != nullptr; }
 
 Result<void> check_lowerings(const ir::Graph& graph) {
-  for (const ir::Node& node : graph.nodes)
-    if (!has_lowering(node.op))
-      return Error{.code = ErrorCode::unsupported,
-                   .what = fmt::format("the cuda backend has no {} kernel", ir::op_row(node.op).name),
-                   .where = node.name.empty() ? graph.name : node.name,
-                   .hint = "--allow-fallback runs it on the CPU"};
-  return {};
+  return lowering::check_ops(graph, has_lowering, "cuda", "--allow-fallback runs it on the CPU");
 }
 
-bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, std::span<const ir::NodeId> nodes) {
-  const RuleLowering* row = rule_lowering(rule.id);
-  return row && (!row->supports || row->supports(graph, nodes));
+bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, Nodes nodes) {
+  return lowering::supports(rule_lowering(rule.id), graph, nodes);
 }
 
 Result<void> Lowering::lower(const ir::Group& group) {

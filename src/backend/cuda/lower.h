@@ -10,13 +10,17 @@
 #include <vector>
 
 #include "backend/cuda/program.h"
+#include "backend/lowering/attributes.h"
+#include "backend/lowering/tables.h"
+#include "backend/lowering/values.h"
 #include "fuse/rules.h"
 #include "ir/graph.h"
 #include "ir/plan.h"
 
 namespace tokamak::cuda {
 
-using Nodes = std::span<const ir::NodeId>;
+using lowering::f32_bound;
+using lowering::Nodes;
 
 // f32 rows of a value or a weight.
 struct Rows {
@@ -26,9 +30,6 @@ struct Rows {
 
   int64_t total() const { return n_rows * n; }
 };
-
-// A bound of CLAMP; infinite where f32 ends.
-float f32_bound(double x);
 
 // Kernels of few columns begin while the one before them still runs; with many there is nothing to gain.
 constexpr bool overlaps(int64_t n_cols) { return n_cols <= 8; }
@@ -64,8 +65,7 @@ class Lowering {
   bool is_lowered(const ir::Group& group) const { return lowered_.contains(&group); }
   // The next step does the work of `later` too, which adds nothing when its turn comes.
   void take_along(const ir::Group& later);
-  // The value that `id` shows, when the rows are the same.
-  ir::ValueId same_rows(ir::ValueId id) const;
+  ir::ValueId same_rows(ir::ValueId id) const { return lowering::same_rows(graph, id); }
   // int32 values: the step's inputs or what a node has made.
   Address indices(ir::ValueId id) const;
   // A new part of the arena.
@@ -127,7 +127,6 @@ class Lowering {
     Address address;
   };
   StepReport describe(std::string_view kernel, std::string_view note) const;
-  void add_costs(const ir::Group& group, StepReport& report) const;
   const Slot* slot_of(ir::ValueId x, InputForm form) const;
   Address new_slot(ir::ValueId x, InputForm form);
   void reserve_slots();
@@ -146,25 +145,16 @@ class Lowering {
 };
 
 // Which rules this backend has kernels for, given the types at hand: a row of the lowering table and its `supports`.
-bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, std::span<const ir::NodeId> nodes);
+bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, Nodes nodes);
 // The op has a row in the lowering tables, or is a view.
 bool has_lowering(ir::Op op);
 // Every op of the graph has. Errors: unsupported, naming op and node.
 Result<void> check_lowerings(const ir::Graph& graph);
 
-// Lowering functions take the group's nodes as fuse::Candidate::nodes lists them: views left out, kNone for missing
-// optional ops. Errors: out_of_memory, device_failed, unsupported.
+// Errors: out_of_memory, device_failed, unsupported.
 using LowerFunction = Result<void> (*)(Lowering& lowering, Nodes nodes);
-
-struct OpLowering {
-  ir::Op op;
-  LowerFunction lower;
-};
-struct RuleLowering {
-  fuse::RuleId rule;
-  bool (*supports)(const ir::Graph& graph, Nodes nodes);  // null: whatever the rule matches
-  LowerFunction lower;
-};
+using OpLowering = lowering::OpRow<LowerFunction>;
+using RuleLowering = lowering::RuleRow<LowerFunction>;
 
 // The tables, by file.
 std::span<const OpLowering> matmul_lowerings();

@@ -5,6 +5,8 @@
 #include "backend/cuda/attention/attention.h"
 #include "backend/cuda/attention/prefill.h"
 #include "backend/cuda/lower.h"
+#include "backend/lowering/attributes.h"
+#include "backend/lowering/heads.h"
 #include "backend/rope_frequencies.h"
 #include "base/check.h"
 #include "base/round_up.h"
@@ -18,25 +20,14 @@ bool is_neox(const ir::Node& rope) {
   return rope.attrs.keyword<ir::RopePairing>(Attr::pairing) == ir::RopePairing::neox;
 }
 
-RopeFrequencyParams frequency_params(const ir::Attrs& attrs) {
-  return {.n_rot = attrs.integer(Attr::n_rot),
-          .theta = attrs.number(Attr::theta),
-          .freq_scale = attrs.number(Attr::freq_scale),
-          .ext_factor = attrs.number(Attr::ext_factor),
-          .beta_fast = attrs.number(Attr::beta_fast),
-          .beta_slow = attrs.number(Attr::beta_slow),
-          .n_ctx_orig = attrs.integer(Attr::n_ctx_orig),
-          .round_range = attrs.integer(Attr::round_range) != 0};
-}
-
 // The table of cosines and sines that `rope` needs; the step that fills it is added at its first use.
 Result<Address> rope_table(Lowering& l, const ir::Node& rope) {
-  const ir::ValueId factors = rope.inputs.size() > 2 ? rope.inputs[2] : ir::kNone;
+  const ir::ValueId factors = lowering::rope_factors(rope);
   for (const Lowering::RopeUse& use : l.rope_tables)
     if (use.factors == factors && use.attrs == rope.attrs) return use.table;
   std::span<const float> factor_values;
   if (factors != ir::kNone) factor_values = l.weights.at(l.value(factors).name).host_values;
-  const std::vector<double> frequencies = rope_frequencies(frequency_params(rope.attrs), factor_values);
+  const std::vector<double> frequencies = rope_frequencies(lowering::frequency_params(rope.attrs), factor_values);
   const Address constants = TRY(l.constant(std::as_bytes(std::span(frequencies)))),
                 positions = l.indices(rope.inputs[1]);
   const RopeTableArgs args{.attn_factor = rope.attrs.number(Attr::attn_factor),
@@ -88,11 +79,9 @@ Result<Heads> heads_of(Lowering& l, Nodes nodes, ir::ValueId input) {
                       .head_dim = value.shape[2]},
               .n_tokens = value.shape[0],
               .x = x.address};
-  if (const ir::Node& norm = l.graph.node(nodes[0]); norm.op == ir::Op::rms_norm) {
-    const ir::Node& mul = l.graph.node(nodes[1]);
-    const auto other = static_cast<size_t>(fuse::other_operand(l.graph, mul, norm.output));
-    heads.norm_weight = l.rows(mul.inputs[other]).address;
-    heads.job.eps = static_cast<float>(norm.attrs.number(Attr::eps));
+  if (const lowering::HeadNorm norm = lowering::head_norm(l.graph, nodes); norm.weight != ir::kNone) {
+    heads.norm_weight = l.rows(norm.weight).address;
+    heads.job.eps = norm.eps;
   }
   for (ir::NodeId id : nodes) {
     const ir::Node& rope = l.graph.node(id);
@@ -171,15 +160,6 @@ Result<void> lower_heads(Lowering& l, Nodes nodes) {
   return {};
 }
 
-bool supports_head_norm(const ir::Graph& graph, Nodes nodes) {
-  const ir::Node& norm = graph.node(nodes[0]);
-  const int other = fuse::other_operand(graph, graph.node(nodes[1]), norm.output);
-  if (other < 0) return false;
-  const ir::Value& weight = graph.value(graph.node(nodes[1]).inputs[static_cast<size_t>(other)]);
-  const ir::Value &x = graph.value(norm.inputs[0]), &y = graph.value(graph.node(nodes[2]).output);
-  return weight.kind == ir::ValueKind::weight && weight.shape.n_elements() == x.shape.row_elems() && x.shape == y.shape;
-}
-
 // Tokens that are worked on one by one, with their keys split, in one launch; with more partial results than this, one
 // block walks over all keys of a token.
 constexpr int64_t kMaxSplitTokens = 64, kMaxPartialFloats = int64_t{64} << 20;
@@ -228,12 +208,7 @@ Attention attention_of(Lowering& l, const ir::Node& node) {
                          .n_head_kv = k.shape[1],
                          .dk = k.shape[2],
                          .dv = v.shape[2],
-                         .page_size = l.kv.config().page_size,
-                         .scale = static_cast<float>(node.attrs.number(Attr::scale)),
-                         .softcap = static_cast<float>(node.attrs.number(Attr::softcap)),
-                         .window = node.attrs.integer(Attr::window),
-                         .chunk = node.attrs.integer(Attr::chunk),
-                         .causal = node.attrs.integer(Attr::causal) != 0},
+                         .page_size = l.kv.config().page_size},
                 .q = q_rows.address,
                 .y = l.rows(node.output).address,
                 .positions = l.indices(node.inputs[3]),
@@ -241,6 +216,7 @@ Attention attention_of(Lowering& l, const ir::Node& node) {
                 .page_begin = InputLayout::at(l.inputs.page_begin),
                 .n_keys = InputLayout::at(l.inputs.n_keys),
                 .pages = InputLayout::at(l.inputs.pages)};
+  lowering::set_attention(out.args, node.attrs);
   if (node.inputs.size() > 5) out.sinks = l.rows(node.inputs[5]).address;
   return out;
 }
@@ -389,8 +365,8 @@ std::span<const OpLowering> attention_lowerings() {
 
 std::span<const RuleLowering> attention_rule_lowerings() {
   static constexpr auto kRows = std::to_array<RuleLowering>({
-      {fuse::RuleId::rms_norm_mul_rope, supports_head_norm, lower_heads},
-      {fuse::RuleId::rms_norm_mul_rope_set_rows, supports_head_norm, lower_heads},
+      {fuse::RuleId::rms_norm_mul_rope, lowering::supports_head_norm, lower_heads},
+      {fuse::RuleId::rms_norm_mul_rope_set_rows, lowering::supports_head_norm, lower_heads},
       {fuse::RuleId::rope_set_rows, nullptr, lower_heads},
   });
   return kRows;

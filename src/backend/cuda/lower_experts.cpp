@@ -7,12 +7,6 @@ namespace tokamak::cuda {
 
 namespace {
 
-// A product with the look-up of its experts' post-scales, the scale and the bias, as the rules list them.
-struct Lane {
-  ir::NodeId product = ir::kNone, look_up = ir::kNone, scale = ir::kNone, bias = ir::kNone;
-};
-Lane lane_of(Nodes nodes) { return {.product = nodes[0], .look_up = nodes[1], .scale = nodes[2], .bias = nodes[3]}; }
-
 // The product `node` writing `result`, without epilogue.
 Result<Product> experts_of(Lowering& l, const ir::Node& node, ir::ValueId result) {
   const CudaWeight& weight = weight_of(l, node);
@@ -46,10 +40,9 @@ Result<void> lower_mul_mat_id(Lowering& l, Nodes nodes) {
 }
 
 Result<void> lower_mul_mat_id_epilogue(Lowering& l, Nodes nodes) {
-  const Lane lane = lane_of(nodes);
+  const Lane lane = lowering::expert_lane(nodes);
   const ir::Node& node = l.graph.node(lane.product);
-  const ir::NodeId last = lane.bias == ir::kNone ? lane.scale : lane.bias;
-  Product product = TRY(experts_of(l, node, l.graph.node(last).output));
+  Product product = TRY(experts_of(l, node, lowering::result_of(l.graph, lane)));
   product.scale = scales_of(l, lane);
   product.bias = biases_of(l, lane);
   add_product(l, node, product);
@@ -57,7 +50,7 @@ Result<void> lower_mul_mat_id_epilogue(Lowering& l, Nodes nodes) {
 }
 
 Result<void> lower_mul_mat_id_glu(Lowering& l, Nodes nodes) {
-  const Lane gate = lane_of(nodes), up = lane_of(nodes.subspan(4));
+  const Lane gate = lowering::expert_lane(nodes), up = lowering::expert_up_lane(nodes);
   const ir::Node &node = l.graph.node(gate.product), &glu = l.graph.node(nodes[8]);
   Product product = TRY(experts_of(l, node, glu.output));
   product.up = kernel_form(weight_of(l, l.graph.node(up.product)));
@@ -65,7 +58,7 @@ Result<void> lower_mul_mat_id_glu(Lowering& l, Nodes nodes) {
   product.up_scale = scales_of(l, up);
   product.bias = biases_of(l, gate);
   product.up_bias = biases_of(l, up);
-  set_glu(product, glu);
+  lowering::set_glu(product.args, glu.attrs);
   add_product(l, node, product);
   return {};
 }

@@ -13,8 +13,6 @@
 
 namespace tokamak::cuda {
 
-using ir::Attr;
-
 cudaError_t Product::launch_rows(const RunContext& c) const {
   MatmulArgs a = args;
   a.weights = c.at<std::byte>(weights);
@@ -129,18 +127,7 @@ void add_product(Lowering& l, const ir::Node& node, const Product& product) {
       kernel_of(weight), [product](const RunContext& c) { return product.launch(c); }, note_of(weight));
 }
 
-void set_glu(Product& product, const ir::Node& glu) {
-  product.args.glu = static_cast<int>(glu.attrs.integer(Attr::glu));
-  product.args.alpha = static_cast<float>(glu.attrs.number(Attr::alpha));
-  product.args.limit = static_cast<float>(glu.attrs.number(Attr::limit));
-}
-
 namespace {
-
-// A product with its post-scale and bias, as the rules list them.
-struct Lane {
-  ir::NodeId product = ir::kNone, scale = ir::kNone, bias = ir::kNone;
-};
 
 // One matrix per head: x and y are [n, n_head, ...]. As experts of which every token uses all, in order.
 Result<void> add_head_products(Lowering& l, const ir::Node& node) {
@@ -169,70 +156,29 @@ Result<void> lower_mul_mat(Lowering& l, Nodes nodes) {
   return {};
 }
 
-// The result of a lane before its bias.
-ir::ValueId before_bias(const ir::Graph& graph, const Lane& lane) {
-  return graph.node(lane.scale == ir::kNone ? lane.product : lane.scale).output;
-}
-ir::ValueId other_of(const ir::Graph& graph, ir::NodeId node, ir::ValueId pred) {
-  const int other = fuse::other_operand(graph, graph.node(node), pred);
-  CHECK(other >= 0, node);
-  return graph.node(node).inputs[static_cast<size_t>(other)];
-}
-ir::ValueId factor_of(const ir::Graph& graph, const Lane& lane) {
-  return other_of(graph, lane.scale, graph.node(lane.product).output);
-}
-ir::ValueId addend_of(const ir::Graph& graph, const Lane& lane) {
-  return other_of(graph, lane.bias, before_bias(graph, lane));
-}
-bool is_weight(const ir::Graph& graph, ir::ValueId id) { return graph.value(id).kind == ir::ValueKind::weight; }
-
-// One matrix; the vectors are tensors of their own, not parts of one.
-bool supports_lane(const ir::Graph& graph, const Lane& lane) {
-  if (graph.value(graph.node(lane.product).inputs[0]).shape.rank() != 2) return false;
-  if (lane.scale != ir::kNone && !is_weight(graph, factor_of(graph, lane))) return false;
-  if (lane.bias == ir::kNone) return true;
-  const ir::ValueId addend = addend_of(graph, lane);
-  if (is_weight(graph, addend)) return graph.value(addend).shape.rank() == 1;
-  return graph.value(graph.storage_of(addend)).kind == ir::ValueKind::intermediate;
-}
-
 Address scale_of(const Lowering& l, const Lane& lane) {
-  return lane.scale == ir::kNone ? Address{} : l.rows(factor_of(l.graph, lane)).address;
+  const ir::ValueId scale = lowering::scale_weight(l.graph, lane);
+  return scale == ir::kNone ? Address{} : l.rows(scale).address;
 }
 // None when there is none, or when it is a residual.
 Address bias_of(const Lowering& l, const Lane& lane) {
-  if (lane.bias == ir::kNone) return {};
-  const ir::ValueId addend = addend_of(l.graph, lane);
-  return is_weight(l.graph, addend) ? l.rows(addend).address : Address{};
-}
-
-Lane epilogue_lane(Nodes nodes) { return {.product = nodes[0], .scale = nodes[1], .bias = nodes[2]}; }
-Lane up_lane(Nodes nodes) { return {.product = nodes[3], .scale = nodes[4], .bias = nodes[5]}; }
-
-bool supports_mul_mat_epilogue(const ir::Graph& graph, Nodes nodes) {
-  return supports_lane(graph, epilogue_lane(nodes));
+  const ir::ValueId bias = lowering::bias_weight(l.graph, lane);
+  return bias == ir::kNone ? Address{} : l.rows(bias).address;
 }
 
 }  // namespace
 
 Product epilogue_product(Lowering& l, Nodes nodes) {
-  const Lane lane = epilogue_lane(nodes);
-  const ir::Node& node = l.graph.node(lane.product);
-  const ir::NodeId last = lane.bias == ir::kNone ? lane.scale : lane.bias;
-  Product product = product_of(l, node, l.graph.node(last).output);
+  const Lane lane = lowering::epilogue_lane(nodes);
+  Product product = product_of(l, l.graph.node(lane.product), lowering::result_of(l.graph, lane));
   product.scale = scale_of(l, lane);
   product.bias = bias_of(l, lane);
-  if (lane.bias != ir::kNone && !product.bias) {
-    const Rows residual = l.rows(addend_of(l.graph, lane));
+  if (const ir::ValueId addend = lowering::residual_of(l.graph, lane); addend != ir::kNone) {
+    const Rows residual = l.rows(addend);
     product.residual = residual.address;
     product.args.residual_stride = residual.stride_elems;
   }
   return product;
-}
-
-bool has_residual(const ir::Graph& graph, Nodes nodes) {
-  const Lane lane = epilogue_lane(nodes);
-  return lane.bias != ir::kNone && !is_weight(graph, addend_of(graph, lane));
 }
 
 namespace {
@@ -242,12 +188,8 @@ Result<void> lower_mul_mat_epilogue(Lowering& l, Nodes nodes) {
   return {};
 }
 
-bool supports_mul_mat_glu(const ir::Graph& graph, Nodes nodes) {
-  return supports_lane(graph, epilogue_lane(nodes)) && supports_lane(graph, up_lane(nodes));
-}
-
 Result<void> lower_mul_mat_glu(Lowering& l, Nodes nodes) {
-  const Lane gate = epilogue_lane(nodes), up = up_lane(nodes);
+  const Lane gate = lowering::epilogue_lane(nodes), up = lowering::up_lane(nodes);
   const ir::Node& node = l.graph.node(gate.product);
   const ir::Node& glu = l.graph.node(nodes[6]);
   Product product = product_of(l, node, glu.output);
@@ -256,7 +198,7 @@ Result<void> lower_mul_mat_glu(Lowering& l, Nodes nodes) {
   product.up_scale = scale_of(l, up);
   product.bias = bias_of(l, gate);
   product.up_bias = bias_of(l, up);
-  set_glu(product, glu);
+  lowering::set_glu(product.args, glu.attrs);
   add_product(l, node, product);
   return {};
 }
@@ -270,8 +212,8 @@ std::span<const OpLowering> matmul_lowerings() {
 
 std::span<const RuleLowering> matmul_rule_lowerings() {
   static constexpr auto kRows = std::to_array<RuleLowering>({
-      {fuse::RuleId::mul_mat_epilogue, supports_mul_mat_epilogue, lower_mul_mat_epilogue},
-      {fuse::RuleId::mul_mat_glu, supports_mul_mat_glu, lower_mul_mat_glu},
+      {fuse::RuleId::mul_mat_epilogue, lowering::supports_mul_mat_epilogue, lower_mul_mat_epilogue},
+      {fuse::RuleId::mul_mat_glu, lowering::supports_mul_mat_glu, lower_mul_mat_glu},
   });
   return kRows;
 }

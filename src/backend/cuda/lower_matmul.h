@@ -5,8 +5,12 @@
 #include "backend/cuda/lower.h"
 #include "backend/cuda/matvec/matvec.h"
 #include "backend/cuda/ops/matmul.h"
+#include "backend/lowering/attributes.h"
+#include "backend/lowering/products.h"
 
 namespace tokamak::cuda {
+
+using lowering::Lane;
 
 // Where the arguments of one product come from. Weights with a layout of matvec/ go there, others are rows.
 struct Product {
@@ -40,10 +44,8 @@ inline Address kernel_form(const CudaWeight& weight) {
 }
 // The product `node` writing `result`, without epilogue; adds the step that quantizes its input where it needs that.
 Product product_of(Lowering& lowering, const ir::Node& node, ir::ValueId result);
-// The nodes of mul_mat_epilogue: the product with scale, bias or residual; whether the addend is a residual.
+// The nodes of mul_mat_epilogue: the product with scale, bias or residual.
 Product epilogue_product(Lowering& lowering, Nodes nodes);
-bool has_residual(const ir::Graph& graph, Nodes nodes);
-void set_glu(Product& product, const ir::Node& glu);
 void add_product(Lowering& lowering, const ir::Node& node, const Product& product);
 
 }  // namespace tokamak::cuda

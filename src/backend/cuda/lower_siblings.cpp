@@ -23,13 +23,8 @@ std::optional<std::vector<ir::NodeId>> plain_product(const ir::Graph& graph, con
   if (nodes.empty() || graph.node(nodes[0]).op != ir::Op::mul_mat) return {};
   if (group.rule == UINT16_MAX) return std::vector<ir::NodeId>{nodes[0], ir::kNone, ir::kNone};
   const bool epilogue = static_cast<fuse::RuleId>(group.rule) == fuse::RuleId::mul_mat_epilogue;
-  if (!epilogue || has_residual(graph, nodes)) return {};
+  if (!epilogue || lowering::residual_of(graph, lowering::epilogue_lane(nodes)) != ir::kNone) return {};
   return nodes;
-}
-
-ir::ValueId result_of(const ir::Graph& graph, Nodes nodes) {
-  const ir::NodeId last = nodes[2] != ir::kNone ? nodes[2] : nodes[1] != ir::kNone ? nodes[1] : nodes[0];
-  return graph.node(last).output;
 }
 
 bool are_siblings(const Lowering& l, const ir::Node& a, const ir::Node& b) {
@@ -40,7 +35,7 @@ bool are_siblings(const Lowering& l, const ir::Node& a, const ir::Node& b) {
 
 // The product of a later group, writing to a region of its own.
 Product take_along(Lowering& l, const ir::Group& group, Nodes nodes) {
-  const ir::ValueId result = result_of(l.graph, nodes);
+  const ir::ValueId result = lowering::result_of(l.graph, lowering::epilogue_lane(nodes));
   l.redirect(result, l.floats(l.value(result).shape.n_elements()));
   Product product = nodes[1] == ir::kNone && nodes[2] == ir::kNone ? product_of(l, l.graph.node(nodes[0]), result)
                                                                    : epilogue_product(l, nodes);

@@ -3,7 +3,11 @@
 
 #include <cstdint>
 
+#include "backend/lowering/router_kind.h"
+
 namespace tokamak::cpu {
+
+using lowering::RouterKind;
 
 // SOFT_MAX: y = exp(x - max) / sum exp(x - max); item = row. In place: x.
 struct SoftMaxArgs {
@@ -61,7 +65,6 @@ struct AddIdArgs {
 //   w = p[ids]; w /= clamp(sum w, low, high); w *= scale
 // or, late: ids = the n_used best of x, w = softmax or sigmoid of x[ids].
 inline constexpr int64_t kMaxRoutedExperts = 1024;
-enum class RouterKind : uint8_t { soft_max, sigmoid, softplus_sqrt, late_soft_max, late_sigmoid };
 struct RouterArgs {
   RouterKind kind = RouterKind::soft_max;
   int64_t n_expert = 0, n_used = 0;  // n_expert <= kMaxRoutedExperts

@@ -5,7 +5,11 @@
 
 #include <cstdint>
 
+#include "backend/lowering/router_kind.h"
+
 namespace tokamak::cuda {
+
+using lowering::RouterKind;
 
 // y[r] = the indices of x[r] by falling value, the lower index first among equals, NaN last.
 struct ArgsortArgs {
@@ -31,7 +35,6 @@ cudaError_t launch_mask_groups(const MaskGroupsArgs& args, cudaStream_t stream);
 //   w = p[ids]; w /= clamp(sum w, low, high); w *= scale
 // or, late: ids = the n_used best of x, w = softmax or sigmoid of x[ids].
 inline constexpr int64_t kMaxRoutedExperts = 1024;
-enum class RouterKind : uint8_t { soft_max, sigmoid, softplus_sqrt, late_soft_max, late_sigmoid };
 struct RouterArgs {
   RouterKind kind = RouterKind::soft_max;
   int64_t n_tokens = 0, n_expert = 0, n_used = 0;  // n_expert <= kMaxRoutedExperts
