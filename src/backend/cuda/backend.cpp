@@ -46,6 +46,7 @@ class CudaBackend : public Backend {
                    .where = graph.name,
                    .hint = "use --backend cpu"};
     TRY(check_lowerings(graph));
+    TRY(device().use());  // which kernels there are is asked of the current device
     const bool fusion = options.fusion && stats_.enabled();
     const std::vector<ir::Pass> passes = {
         ir::simplify_pass(),

@@ -1,6 +1,6 @@
 // One GPU: what it is, its stream, and the ledger through which all of its memory is taken.
 //
-// The backend holds a list of these. Weights, caches and programs belong to one device each.
+// Each is a backend of its own. Weights, caches and programs belong to one device each.
 #pragma once
 
 #include <cuda_runtime_api.h>

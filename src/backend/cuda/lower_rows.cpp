@@ -57,8 +57,10 @@ Result<void> lower_norm(Lowering& l, Nodes nodes) {
     args.n_addend_rows = addend.n_rows;
   }
   // One kernel whether the weight and the quantization of the result are fused or not: the same bits.
+  // It reads the weight before the kernel in front has ended: not what another node has made.
+  const bool is_weight = weight.address.where == Address::Where::fixed && weight.n_rows == 1 && is_aligned(weight);
   const bool fits = nodes.size() <= 2 && norm.op == ir::Op::rms_norm && y.stride_elems == y.n && is_aligned(x) &&
-                    is_aligned(y) && (nodes.size() == 1 || (weight.n_rows == 1 && is_aligned(weight)));
+                    is_aligned(y) && (nodes.size() == 1 || is_weight);
   if (fits) {
     add_quantizing_norm(l, args, x, weight, y, l.quantized_by_producer(l.graph.node(nodes.back()).output));
     return {};

@@ -101,15 +101,17 @@ Result<void> profile_steps(std::span<const Step> steps, const RunContext& contex
 
 Result<DeviceLimits> measure_device_limits(Device& device) {
   TRY(device.use());
-  constexpr uint64_t kLarge = uint64_t{256} << 20, kSmall = uint64_t{1} << 20;
-  const DeviceBuffer memory = TRY(device.allocate("speed test", 4 * kLarge));
-  TRY(time_reads(device, memory, kLarge, 4));  // the first one finds cold clocks
-  const double large = TRY(time_reads(device, memory, kLarge, 16));
+  constexpr uint64_t kSmall = uint64_t{1} << 20;
+  // Beside a model that fills the memory: half of what is left.
+  const uint64_t n_large = std::clamp(device.free_bytes() / 8 / kSmall * kSmall, kSmall, uint64_t{256} << 20);
+  const DeviceBuffer memory = TRY(device.allocate("speed test", 4 * n_large));
+  TRY(time_reads(device, memory, n_large, 4));  // the first one finds cold clocks
+  const double large = TRY(time_reads(device, memory, n_large, 16));
   const double small = TRY(time_reads(device, memory, kSmall, 512));
-  const double rate = static_cast<double>(kLarge) / large;
+  const double rate = static_cast<double>(n_large) / large;
   const double tensor_ops = TRY(tensor_ops_per_second(device));
   return DeviceLimits{.read_bytes_per_second = rate,
-                      .int8_ops_per_second = 2 * tensor_ops,
+                      .int8_ops_per_second = tensor_ops,  // codes are multiplied as halves
                       .f32_ops_per_second = tensor_ops,
                       .step_seconds = std::max(0.0, small - static_cast<double>(kSmall) / rate)};
 }

@@ -11,9 +11,9 @@ Result<void> Workspace::reserve(uint64_t arena_bytes, uint64_t input_bytes, uint
     arena_ = TRY(device_.allocate("activations", arena_bytes));
   }
   if (input_bytes > inputs_.size()) {
-    inputs_ = {};
-    inputs_ = TRY(device_.allocate("step inputs", input_bytes));
+    inputs_ = {};  // until there is room on both sides, so that what fails here is tried again
     host_inputs_ = TRY(PinnedBuffer::allocate(input_bytes));
+    inputs_ = TRY(device_.allocate("step inputs", input_bytes));
   }
   if (output_bytes > host_outputs_.size()) host_outputs_ = TRY(PinnedBuffer::allocate(output_bytes));
   return {};

@@ -321,9 +321,13 @@ cudaError_t launch(const AttentionArgs& a, cudaStream_t stream) {
   int tile_keys = kThreads;
   while (tile_keys > kWarp && fixed + tile_keys * row > kSharedLimit / 4) tile_keys /= 2;  // several blocks per SM
   const int64_t shared = fixed + tile_keys * row;
-  if (shared > kSharedLimit) return cudaErrorInvalidValue;
-  static const cudaError_t raised =
-      cudaFuncSetAttribute(attention_kernel<kType>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedLimit);
+  int device = 0, most = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  most = min(most, kSharedLimit);
+  if (shared > most) return cudaErrorInvalidValue;
+  const cudaError_t raised = cudaFuncSetAttribute(attention_kernel<kType>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                  most);  // of the current device
   if (raised != cudaSuccess) return raised;
   const int64_t pieces = ceil_div(a.n_head / a.n_head_kv, kHeads);
   const dim3 grid(static_cast<unsigned>(a.n_tokens * a.n_head_kv * pieces),

@@ -40,7 +40,8 @@ struct MatvecArgs {
   int64_t ids_stride = 0;
   bool x_per_token = true;
   // Programmatic dependent launch: the kernel begins while the one before in the stream still runs. It waits for that
-  // one before it reads anything but weights, and, when ids_are_settled, the ids (written two or more kernels before).
+  // one before it reads anything but weights, and, when ids_are_settled, the ids (which no kernel of the step writes:
+  // those before may still run too).
   bool overlap = false, ids_are_settled = false;
 };
 // Errors: cudaErrorInvalidValue when the type has no kernel; what a launch returns.
@@ -81,7 +82,7 @@ cudaError_t launch_quantize_q8(const QuantizeQ8Args& args, cudaStream_t stream);
 struct RmsNormQ8Args {
   const float* x = nullptr;       // as above
   const float* add = nullptr;     // like x (same stride), or null
-  const float* weight = nullptr;  // [k], or null = 1
+  const float* weight = nullptr;  // [k], or null = 1; read before the kernel in front has ended
   int64_t n_cols = 1, k = 0, x_stride = 0;
   float eps = 0.0f;
   float* sum = nullptr;   // h, like x; may be x; null = not wanted
