@@ -24,7 +24,8 @@ inline constexpr double kUnit = 0x1p-24;  // relative rounding error of f32
 struct Arithmetic {
   double max_code = 127;  // the largest |x| of a group becomes it
   int64_t group_elems = 32;
-  bool half_inputs = false;  // inputs of products with F16 and BF16 weights may be rounded to binary16
+  // Products with F16 and BF16 weights of more columns (of experts: tokens) may round their inputs to binary16.
+  int64_t half_products_above = INT64_MAX;
   // Steps of more tokens may round queries, decoded keys and values, and softmax weights to binary16.
   int64_t half_attention_above = INT64_MAX;
 };

@@ -12,9 +12,10 @@ namespace {
 // Bounds of one row of a product: what its input carries, the codes it is rounded to, and the sums.
 class Product {
  public:
-  Product(const Analysis& a, const ir::Value& weight)
+  Product(const Analysis& a, const ir::Value& weight, int64_t n_columns)
       : codes_(is_quantized(weight.dtype)),
-        halves_(a.arithmetic.half_inputs && (weight.dtype == DType::f16 || weight.dtype == DType::bf16)),
+        halves_(n_columns > a.arithmetic.half_products_above &&
+                (weight.dtype == DType::f16 || weight.dtype == DType::bf16)),
         arithmetic_(a.arithmetic),
         k_(static_cast<size_t>(weight.shape.row_elems())) {}
 
@@ -66,7 +67,7 @@ void error_mul_mat(Analysis& a, const Node& node) {
   const Shape& shape = a.shape(node.inputs[0]);
   const auto k = static_cast<size_t>(shape[-1]), n_out = static_cast<size_t>(shape[-2]);
   const auto n_head = static_cast<size_t>(shape.rank() == 3 ? shape[0] : 1);
-  Product product(a, a.graph.value(node.inputs[0]));
+  Product product(a, a.graph.value(node.inputs[0]), a.shape(node.inputs[1]).n_rows());
   Numbers& out = a.of(node.output);
   for (size_t r = 0; r < x.x.size() / k; ++r) {
     product.set_input(&x.x[r * k], &x.e[r * k]);
@@ -86,7 +87,7 @@ void error_mul_mat_id(Analysis& a, const Node& node) {
   const auto k = static_cast<size_t>(shape[2]), n_out = static_cast<size_t>(shape[1]);
   const auto n_used = static_cast<size_t>(a.shape(node.inputs[2])[1]);
   const bool shared = a.shape(node.inputs[1])[1] == 1;
-  Product product(a, a.graph.value(node.inputs[0]));
+  Product product(a, a.graph.value(node.inputs[0]), a.shape(node.inputs[2])[0]);
   Numbers& out = a.of(node.output);
   for (size_t r = 0; r < ids.i.size(); ++r) {
     const size_t row = shared ? r / n_used : r;
