@@ -104,8 +104,8 @@ struct StepInputs {
   std::span<const int32_t> slots;      // [n_tokens], where the token's keys and values are written
   std::span<const int32_t> out_rows;   // [n_outputs], ascending, which tokens' logits are wanted
   std::span<const SequencePages> sequences;
-  // Of models with recurrent layers, [n_seqs] in the order of `sequences`: the row of the states that a sequence
-  // starts from (-1: zeros), and the first of the n_snapshots rows that its states after this step are written to.
+  // Of models with recurrent layers, [n_seqs] as `sequences`: the row of the states that a sequence starts from (-1:
+  // zeros), which no other one writes, and the first of the n_snapshots rows that its states after this step go to.
   std::span<const int32_t> state_src, state_rows;
   // Of graphs that were cut apart, by Value::boundary_idx: contiguous f32 or int32 of the value's shape, 4-byte
   // aligned.

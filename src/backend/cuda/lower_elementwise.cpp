@@ -139,6 +139,26 @@ bool supports_unary_mul(const ir::Graph& graph, Nodes nodes) {
   return graph.value(graph.node(nodes[0]).inputs[0]).shape == graph.value(graph.node(nodes[1]).output).shape;
 }
 
+Result<void> lower_snake(Lowering& l, Nodes nodes) {
+  const ir::Node &by_a = l.graph.node(nodes[0]), &by_b = l.graph.node(nodes[3]);
+  const Rows x = l.rows(by_a.inputs[0]), y = l.rows(l.graph.node(nodes[4]).output);
+  const Rows a = l.rows(by_a.inputs[1]), b = l.rows(by_b.inputs[1]);  // columns
+  l.add("snake_f32", [=](const RunContext& c) {
+    return launch_snake({.x = c.at(x.address),
+                         .a = c.at(a.address),
+                         .b = c.at(b.address),
+                         .y = c.at(y.address),
+                         .x_stride = x.stride_elems,
+                         .a_stride = a.stride_elems,
+                         .b_stride = b.stride_elems,
+                         .y_stride = y.stride_elems,
+                         .n_rows = x.n_rows,
+                         .row_elems = x.n},
+                        c.stream);
+  });
+  return {};
+}
+
 Result<void> lower_attn_temp(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
   const Rows x = l.rows(node.inputs[0]), y = l.rows(node.output);
@@ -191,6 +211,7 @@ std::span<const RuleLowering> elementwise_rule_lowerings() {
       {fuse::RuleId::mul_5, nullptr, lower_chain},
       {fuse::RuleId::mul_6, nullptr, lower_chain},
       {fuse::RuleId::mul_7, nullptr, lower_chain},
+      {fuse::RuleId::snake, nullptr, lower_snake},
       {fuse::RuleId::unary_mul, supports_unary_mul, lower_unary_mul},
       {fuse::RuleId::relu_sqr, nullptr, lower_relu_sqr},
       {fuse::RuleId::softcap, nullptr, lower_softcap},

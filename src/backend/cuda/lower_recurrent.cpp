@@ -14,6 +14,7 @@ using ir::Attr;
 struct Sequences {
   SequenceArgs args;
   Address state_src, seq_ids, run_begin, run_end;
+  Address out_rows;  // of fused writes
 
   SequenceArgs bind(const RunContext& c) const {
     SequenceArgs a = args;
@@ -21,6 +22,7 @@ struct Sequences {
     a.seq_ids = c.at<int32_t>(seq_ids);
     a.run_begin = c.at<int32_t>(run_begin);
     a.run_end = c.at<int32_t>(run_end);
+    a.out_rows = c.at<int32_t>(out_rows);
     return a;
   }
 };
@@ -28,8 +30,12 @@ float* states_of(const Lowering& l, ir::ValueId id) {
   const ir::Value& value = l.value(id);
   return l.kv.states(value.state_role, value.layer_idx);
 }
+// The CPY that writes what nodes[0] makes, or null.
+const ir::Node* write_of(const Lowering& l, Nodes nodes) {
+  return nodes.size() > 1 ? &l.graph.node(nodes[1]) : nullptr;
+}
 // Operands from `state_idx` on: state, state_src, seq_ids.
-Sequences sequences_of(const Lowering& l, const ir::Node& node, size_t state_idx) {
+Sequences sequences_of(const Lowering& l, const ir::Node& node, size_t state_idx, const ir::Node* write = nullptr) {
   const ir::Value &state = l.value(node.inputs[state_idx]), &seq_ids = l.value(node.inputs[state_idx + 2]);
   Sequences out{.args = {.states = states_of(l, node.inputs[state_idx]),
                          .state_elems = state.shape[1],
@@ -40,7 +46,14 @@ Sequences sequences_of(const Lowering& l, const ir::Node& node, size_t state_idx
                 .run_begin = InputLayout::at(l.inputs.run_begin),
                 .run_end = InputLayout::at(l.inputs.run_end)};
   if (node.attrs.has(Attr::n_snapshots)) out.args.n_snapshots = node.attrs.integer(Attr::n_snapshots);
+  if (write) out.out_rows = l.indices(write->inputs[2]);
   return out;
+}
+// Each sequence writes its own snapshots, to rows of which StepInputs says that no other sequence starts from them.
+bool writes_by_sequence(const ir::Graph& graph, ir::ValueId state_src, const ir::Node& write) {
+  const ir::Value &src = graph.value(state_src), &rows = graph.value(write.inputs[2]);
+  return src.input_role == ir::InputRole::state_src && rows.input_role == ir::InputRole::state_rows &&
+         src.shape == rows.shape;
 }
 
 // SSM_CONV (+ADD)(+SILU).
@@ -74,10 +87,15 @@ Result<void> lower_ssm_conv_silu(Lowering& l, Nodes nodes) {
   return {};
 }
 
+// SSM_CONV_STATE, SSM_CONV_STATE+CPY.
 Result<void> lower_ssm_conv_state(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
-  const Sequences seqs = sequences_of(l, node, 1);
-  const Rows x = l.rows(node.inputs[0]), y = l.rows(node.output);
+  const ir::Node* write = write_of(l, nodes);
+  const Sequences seqs = sequences_of(l, node, 1, write);
+  const int64_t state_elems = seqs.args.state_elems;
+  const Rows x = l.rows(node.inputs[0]);
+  const Rows y = write ? Rows{.address = Address::of(seqs.args.states), .n = state_elems, .stride_elems = state_elems}
+                       : l.rows(node.output);
   l.add("ssm_conv_state", [=](const RunContext& c) {
     return launch_ssm_conv_state({.seqs = seqs.bind(c),
                                   .x = c.at(x.address),
@@ -91,18 +109,25 @@ Result<void> lower_ssm_conv_state(Lowering& l, Nodes nodes) {
   return {};
 }
 
+bool supports_conv_state_write(const ir::Graph& graph, Nodes nodes) {
+  return writes_by_sequence(graph, graph.node(nodes[0]).inputs[2], graph.node(nodes[1]));
+}
+
+// GATED_DELTA_NET, GATED_DELTA_NET+CPY.
 Result<void> lower_gated_delta_net(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
+  const ir::Node* write = write_of(l, nodes);
   const ir::Value &k = l.value(node.inputs[1]), &v = l.value(node.inputs[2]), &g = l.value(node.inputs[3]);
   if (k.shape[2] > kMaxDeltaDims)
     return Error{.code = ErrorCode::unsupported,
                  .what = fmt::format("the cuda backend has no GATED_DELTA_NET kernel for {} dimensions", k.shape[2]),
                  .where = node.name,
                  .hint = "use --backend cpu"};
-  const Sequences seqs = sequences_of(l, node, 5);
+  const Sequences seqs = sequences_of(l, node, 5, write);
   std::array<Rows, 5> in;
   for (size_t i = 0; i < in.size(); ++i) in[i] = l.rows(node.inputs[i]);
-  const Address y = l.rows(node.output).address;
+  const Address y = l.rows_or_region(node.output).address;
+  float* const written = write ? states_of(l, write->inputs[0]) : nullptr;
   const DeltaNetArgs args{.q_stride = in[0].stride_elems,
                           .k_stride = in[1].stride_elems,
                           .v_stride = in[2].stride_elems,
@@ -116,7 +141,7 @@ Result<void> lower_gated_delta_net(Lowering& l, Nodes nodes) {
                           .gate_per_channel = g.shape.rank() == 3,
                           .scale = static_cast<float>(node.attrs.number(Attr::scale))};
   const int64_t n_y = v.shape.n_elements();
-  l.add("gated_delta_net_f32", [=](const RunContext& c) {
+  StepReport& report = l.add("gated_delta_net_f32", [=](const RunContext& c) {
     DeltaNetArgs a = args;
     a.seqs = seqs.bind(c);
     a.q = c.at(in[0].address);
@@ -125,10 +150,15 @@ Result<void> lower_gated_delta_net(Lowering& l, Nodes nodes) {
     a.g = c.at(in[3].address);
     a.beta = c.at(in[4].address);
     a.y = c.at(y);
-    a.out = a.y + n_y;  // the states lie behind y
+    a.out = written ? written : a.y + n_y;  // kept, or behind y
     return launch_delta_net(a, c.stream);
   });
+  // CPY takes no second pass over the states.
+  if (write) report.bytes -= 2.0 * sizeof(float) * static_cast<double>(l.value(write->inputs[1]).shape.n_elements());
   return {};
+}
+bool supports_delta_net_write(const ir::Graph& graph, Nodes nodes) {
+  return writes_by_sequence(graph, graph.node(nodes[0]).inputs[6], graph.node(nodes[1]));
 }
 
 Result<void> lower_cpy(Lowering& l, Nodes nodes) {
@@ -166,6 +196,8 @@ std::span<const OpLowering> recurrent_lowerings() {
 std::span<const RuleLowering> recurrent_rule_lowerings() {
   static constexpr auto kRows = std::to_array<RuleLowering>({
       {fuse::RuleId::ssm_conv_silu, nullptr, lower_ssm_conv_silu},
+      {fuse::RuleId::ssm_conv_state_cpy, supports_conv_state_write, lower_ssm_conv_state},
+      {fuse::RuleId::gated_delta_net_cpy, supports_delta_net_write, lower_gated_delta_net},
   });
   return kRows;
 }

@@ -22,6 +22,15 @@ using Clock = std::chrono::steady_clock;
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
+
+// Kernels that write states where they are kept run for all sequences at once.
+void check_state_rows(const StepInputs& in, int64_t n_snapshots) {
+  for (size_t reader = 0; reader < in.state_src.size(); ++reader)
+    for (size_t writer = 0; writer < in.state_rows.size(); ++writer) {
+      const int64_t snapshot = int64_t{in.state_src[reader]} - in.state_rows[writer];
+      CHECK(reader == writer || in.state_src[reader] < 0 || snapshot < 0 || snapshot >= n_snapshots, reader, writer);
+    }
+}
 }  // namespace
 
 InputLayout::InputLayout(const ir::Graph& graph) {
@@ -41,6 +50,9 @@ InputLayout::InputLayout(const ir::Graph& graph) {
       sizes[static_cast<size_t>(value.input_role)] = value.shape.n_elements();
     }
   }
+  for (const ir::Node& node : graph.nodes)
+    if (node.attrs.has(ir::Attr::n_snapshots))
+      n_snapshots = std::max(n_snapshots, node.attrs.integer(ir::Attr::n_snapshots));
   n_tokens = std::max(n_tokens, *std::ranges::max_element(sizes));
   for (size_t role = 0; role < sizes.size(); ++role) roles[role] = place(sizes[role]);
   page_begin = place(n_tokens);
@@ -67,6 +79,7 @@ int64_t InputLayout::fill(const StepInputs& inputs, std::byte* out) const {
     CHECK(static_cast<int64_t>(from.size()) == sizes[role], ir::kInputRoles[role], from.size());
     copy(roles[role], from);
   }
+  check_state_rows(inputs, n_snapshots);
   for (const Boundary& b : boundary) {
     const std::span<const std::byte> from = inputs.boundary[static_cast<size_t>(b.boundary_idx)];
     CHECK(from.size() == b.n_bytes, b.boundary_idx, from.size());

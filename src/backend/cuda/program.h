@@ -54,7 +54,7 @@ struct InputLayout {
   std::array<int64_t, static_cast<size_t>(ir::InputRole::count_)> sizes = {};   // elements; 0: the graph reads none
   // Bytes: [n_seqs] each, of which run_begin and run_end are the sequence's tokens; all pages, sequence after sequence.
   uint64_t page_begin = 0, n_keys = 0, run_begin = 0, run_end = 0, pages = 0;
-  int64_t n_tokens = 0;
+  int64_t n_tokens = 0, n_snapshots = 1;
 
   struct Boundary {
     int32_t boundary_idx = 0;

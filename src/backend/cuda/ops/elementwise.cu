@@ -58,6 +58,15 @@ __global__ void glu_kernel(GluArgs a) {
   });
 }
 
+// Every operation rounds as the op that it stands for.
+__global__ void snake_kernel(SnakeArgs a) {
+  start_after_previous_kernel();
+  for_each_element(a.n_rows, a.row_elems, [&](int64_t row, int64_t col) {
+    const float x = a.x[row * a.x_stride + col], wave = sinf(x * a.a[row * a.a_stride]);
+    a.y[row * a.y_stride + col] = wave * wave * a.b[row * a.b_stride] + x;
+  });
+}
+
 __global__ void attn_temp_kernel(AttnTempArgs a) {
   start_after_previous_kernel();
   for_each_element(a.n_rows, a.row_elems, [&](int64_t row, int64_t col) {
@@ -76,6 +85,7 @@ cudaError_t launch(void (*kernel)(Args), const Args& args, cudaStream_t stream) 
 cudaError_t launch_chain(const ChainArgs& args, cudaStream_t stream) { return launch(chain_kernel, args, stream); }
 cudaError_t launch_map(const MapArgs& args, cudaStream_t stream) { return launch(map_kernel, args, stream); }
 cudaError_t launch_glu(const GluArgs& args, cudaStream_t stream) { return launch(glu_kernel, args, stream); }
+cudaError_t launch_snake(const SnakeArgs& args, cudaStream_t stream) { return launch(snake_kernel, args, stream); }
 cudaError_t launch_attn_temp(const AttnTempArgs& args, cudaStream_t stream) {
   return launch(attn_temp_kernel, args, stream);
 }

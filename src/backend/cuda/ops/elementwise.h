@@ -69,6 +69,14 @@ struct GluArgs {
 };
 cudaError_t launch_glu(const GluArgs& args, cudaStream_t stream);
 
+// y = x + b * sin(a * x)^2, a and b by row.
+struct SnakeArgs {
+  const float *x = nullptr, *a = nullptr, *b = nullptr;
+  float* y = nullptr;
+  int64_t x_stride = 0, a_stride = 0, b_stride = 0, y_stride = 0, n_rows = 0, row_elems = 0;
+};
+cudaError_t launch_snake(const SnakeArgs& args, cudaStream_t stream);
+
 // y = x * (1 + scale * ln(1 + floor((position + offset) / length)))
 struct AttnTempArgs {
   const int32_t* positions = nullptr;

@@ -7,7 +7,8 @@ namespace tokamak::cuda {
 
 namespace {
 constexpr int kThreads = 256;
-constexpr int kRows = 4;  // rows of a state per block of the delta net, a warp each
+constexpr int kInputs = 4;  // of a state that are read at once
+constexpr int kRows = 4;    // rows of a state per block of the delta net, a warp each
 
 // Element c of row t of x for a sequence that starts at `begin`; before it, in the sequence's state.
 __device__ float conv_input(const SequenceArgs& s, const float* x, int64_t x_stride, int64_t n_channels, int64_t seq,
@@ -31,21 +32,46 @@ __global__ void ssm_conv_kernel(SsmConvArgs a) {
   }
 }
 
+// The row of a sequence's snapshot 0.
+__device__ int64_t first_row(const SequenceArgs& s, int64_t seq) {
+  return s.out_rows ? s.out_rows[seq] : seq * s.n_snapshots;
+}
+
+// A thread has a channel of a sequence to itself. Inputs are counted from the start of the state: input p is row
+// p - n_new + i of snapshot i, which is before row p: in ascending order nothing is written before it is read.
 __global__ void conv_state_kernel(ConvStateArgs a) {
   start_after_previous_kernel();
-  const int64_t row_elems = a.n_before * a.n_channels;
-  for (int64_t i = first_item(); i < a.seqs.n_seqs * a.seqs.n_snapshots * row_elems; i += item_step()) {
-    const int64_t r = i / row_elems, at = i % row_elems, seq = r / a.seqs.n_snapshots,
-                  snapshot = r % a.seqs.n_snapshots;
-    const int64_t begin = a.seqs.run_begin[seq], end = a.seqs.run_end[seq], t = end - snapshot - a.n_before;
-    a.y[r * a.y_stride + at] = snapshot >= end - begin
-                                   ? 0
-                                   : conv_input(a.seqs, a.x, a.x_stride, a.n_channels, seq, t + at / a.n_channels,
-                                                a.n_before, at % a.n_channels);
+  for (int64_t item = first_item(); item < a.seqs.n_seqs * a.n_channels; item += item_step()) {
+    const int64_t seq = item / a.n_channels, c = item % a.n_channels;
+    const int64_t begin = a.seqs.run_begin[seq], n_new = a.seqs.run_end[seq] - begin, start = a.seqs.state_src[seq];
+    float* const y = a.y + first_row(a.seqs, seq) * a.y_stride + c;
+    const auto put = [&](int64_t p, float x) {
+      for (int64_t i = 0; i < a.seqs.n_snapshots && i < n_new; ++i) {
+        const int64_t j = p - n_new + i;
+        if (j >= 0 && j < a.n_before) y[i * a.y_stride + j * a.n_channels] = x;
+      }
+    };
+    for (int64_t first = 0; first < a.n_before; first += kInputs) {
+      float kept[kInputs];
+#pragma unroll
+      for (int e = 0; e < kInputs; ++e)
+        kept[e] = start >= 0 && first + e < a.n_before
+                      ? a.seqs.states[start * a.seqs.state_elems + (first + e) * a.n_channels + c]
+                      : 0;
+#pragma unroll
+      for (int e = 0; e < kInputs; ++e)
+        if (first + e < a.n_before) put(first + e, kept[e]);
+    }
+    const int64_t needed = n_new - a.seqs.n_snapshots + 1;  // by the oldest snapshot
+    for (int64_t p = needed > a.n_before ? needed : a.n_before; p < a.n_before + n_new; ++p)
+      put(p, a.x[(begin + p - a.n_before) * a.x_stride + c]);
+    for (int64_t i = n_new; i < a.seqs.n_snapshots; ++i)
+      for (int64_t j = 0; j < a.n_before; ++j) y[i * a.y_stride + j * a.n_channels] = 0;
   }
 }
 
-// A warp keeps one row of S, dk elements, in registers and walks over the sequence's tokens.
+// A warp keeps one row of S, dk elements, in registers and walks over the sequence's tokens. A lane reads and writes
+// the same elements of that row.
 template <int kEach>
 __global__ void __launch_bounds__(kRows* kWarp) delta_net_kernel(DeltaNetArgs a) {
   start_after_previous_kernel();
@@ -63,7 +89,7 @@ __global__ void __launch_bounds__(kRows* kWarp) delta_net_kernel(DeltaNetArgs a)
     const int64_t i = lane + e * kWarp;
     s[e] = start >= 0 && i < a.dk ? a.seqs.states[start * a.seqs.state_elems + row + i] : 0;
   }
-  float* out = a.out + seq * a.seqs.n_snapshots * state_elems + row;
+  float* out = a.out + first_row(a.seqs, seq) * state_elems + row;
   for (int64_t t = begin; t < end; ++t) {
     const float* key = a.k + (t * a.n_head_k + key_head) * a.k_stride;
     const float* query = a.q + (t * a.n_head_k + key_head) * a.q_stride;
@@ -111,8 +137,8 @@ cudaError_t launch_ssm_conv(const SsmConvArgs& args, cudaStream_t stream) {
 }
 
 cudaError_t launch_ssm_conv_state(const ConvStateArgs& args, cudaStream_t stream) {
-  const int64_t n = args.seqs.n_seqs * args.seqs.n_snapshots * args.n_before * args.n_channels;
-  return launch_overlapped(conv_state_kernel, grid_for(n, kThreads), kThreads, 0, stream, args);
+  return launch_overlapped(conv_state_kernel, grid_for(args.seqs.n_seqs * args.n_channels, kThreads), kThreads, 0,
+                           stream, args);
 }
 
 cudaError_t launch_delta_net(const DeltaNetArgs& args, cudaStream_t stream) {

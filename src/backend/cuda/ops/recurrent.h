@@ -13,9 +13,14 @@ struct SequenceArgs {
   const int32_t* seq_ids = nullptr;    // by token
   const int32_t* run_begin = nullptr;  // by sequence
   const int32_t* run_end = nullptr;
-  const float* states = nullptr;  // [rows][state_elems]
+  const float* states = nullptr;      // [rows][state_elems]
+  const int32_t* out_rows = nullptr;  // where results are states: see below
   int64_t state_elems = 0, n_seqs = 0, n_tokens = 0, n_snapshots = 1;
 };
+// Kernels that make states write snapshot i of sequence s to row s * n_snapshots + i of their result, or to row
+// out_rows[s] + i of it when there are out_rows: then the result may be the states that are read. A thread reads
+// what it needs of a sequence's start before it overwrites that, and no other thread reads the same part, so a sequence
+// may start from any row that it writes; from a row that another one writes it must not (StepInputs).
 
 // y[t, c] = sum over j of weight[c, j] * x[t - (taps - 1) + j, c] (+ bias[c]) (then SiLU)
 struct SsmConvArgs {
@@ -29,8 +34,8 @@ struct SsmConvArgs {
 };
 cudaError_t launch_ssm_conv(const SsmConvArgs& args, cudaStream_t stream);
 
-// y[s * n_snapshots + i] = the n_before rows of x before the end of the sequence's tokens less i; zeros where it has no
-// more than i tokens.
+// Snapshot i: the n_before rows of x before the end of the sequence's tokens less i; zeros where it has no more than i
+// tokens.
 struct ConvStateArgs {
   SequenceArgs seqs;
   const float* x = nullptr;
@@ -41,8 +46,8 @@ cudaError_t launch_ssm_conv_state(const ConvStateArgs& args, cudaStream_t stream
 
 inline constexpr int64_t kMaxDeltaDims = 512;  // of keys
 
-// S = exp(g) S; S += k (beta (v - S^T k))^T; y = scale * S^T q, head by head; S after each of the last n_snapshots
-// tokens goes to `out` [n_seqs, n_snapshots, n_head_v, dv, dk].
+// S = exp(g) S; S += k (beta (v - S^T k))^T; y = scale * S^T q, head by head; snapshot i, S after the last token
+// but i, goes to `out`, rows of [n_head_v, dv, dk].
 struct DeltaNetArgs {
   SequenceArgs seqs;
   const float *q = nullptr, *k = nullptr, *v = nullptr, *g = nullptr, *beta = nullptr;
