@@ -185,20 +185,15 @@ Result<Phase> profile(const Arguments& arguments, const std::shared_ptr<const Mo
   }
   Program& program = *TRY(session->program(n_tokens, 1));
   program.set_profiling(false);
-  for (int64_t i = 0; i < 3 + values.integer("--repetitions"); ++i) {
+  Backend& backend = session->backend();
+  const std::optional<DeviceLimits> limits = TRY(backend.measure_limits());
+  for (int64_t i = 0; limits && i < 3 + values.integer("--repetitions"); ++i) {  // whole runs: RunTimes
     CHECK(session->truncate(seq_id, depth) == depth, depth);
     TRY(session->step({&step, 1}));
   }
-  Backend& backend = session->backend();
-  Phase phase{name,
-              n_tokens,
-              depth,
-              program.steps(),
-              {},
-              declined_groups(program),
-              program.run_times(),
-              backend.description(),
-              TRY(backend.measure_limits())};
+  Phase phase{
+      name,  n_tokens, depth, program.steps(), {}, declined_groups(program), program.run_times(), backend.description(),
+      limits};
   for (fuse::StatsRow& row : session->backend().fusion_stats().rows())
     if (row.graph == program.graph().name) phase.fusion.push_back(std::move(row));
   return phase;

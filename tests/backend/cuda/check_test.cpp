@@ -25,6 +25,7 @@ void check_cuda_cases(size_t every) {
     EXPECT_NE(report.verdict, Verdict::failed) << report.name << ": " << report.why;
     ++counts[std::string(kVerdicts[static_cast<size_t>(report.verdict)])];
   }
+  EXPECT_GT(counts["passed"], 0);
   for (const auto& [verdict, n] : counts) std::printf("%s: %d\n", verdict.c_str(), n);
 }
 
