@@ -167,7 +167,8 @@ constexpr int64_t kMaxSplitTokens = 64, kMaxPartialFloats = int64_t{64} << 20;
 struct Attention {
   AttentionArgs args;
   Address q, y, positions, seq_ids, page_begin, n_keys, pages, sinks, partials, q8;
-  int64_t max_chunks = 0;  // that partials have room for
+  int64_t max_chunks = 0;                  // that partials have room for
+  int64_t slice_tokens = kMaxSplitTokens;  // of a launch
 
   bool is_split(const RunContext& c) const {
     return c.n_key_chunks > 1 && attention_chunks(args, c.n_key_chunks * kKeyChunk) <= max_chunks;
@@ -313,8 +314,8 @@ void lower_prefill(Lowering& l, const Attention& attention, int64_t tile_tokens)
 
 cudaError_t launch_slices(const Attention& attention, const RunContext& c) {
   const int64_t n = attention.args.n_tokens;
-  for (int64_t first = 0; first < n; first += kMaxSplitTokens) {
-    const AttentionArgs a = attention.bind(c, first, std::min(n, first + kMaxSplitTokens));
+  for (int64_t first = 0; first < n; first += attention.slice_tokens) {
+    const AttentionArgs a = attention.bind(c, first, std::min(n, first + attention.slice_tokens));
     if (const cudaError_t status = launch_attention(a, c.stream); status != cudaSuccess) return status;
     if (!a.partials) continue;
     if (const cudaError_t status = launch_attention_merge(a, c.stream); status != cudaSuccess) return status;
@@ -330,12 +331,16 @@ Result<void> lower_flash_attn_ext(Lowering& l, Nodes nodes) {
     return {};
   }
   const AttentionArgs& args = attention.args;
-  const int64_t n_slots = l.kv.config().n_pages * l.kv.config().page_size, n = std::min(args.n_tokens, kMaxSplitTokens);
+  const int64_t n_slots = l.kv.config().n_pages * l.kv.config().page_size;
   const int64_t needed = attention_chunks(args, 2 * (n_slots + kKeyChunk));  // RunContext rounds contexts up
+  if (l.batch_invariant)  // the keys of a token are split or not whatever the number of tokens
+    attention.slice_tokens = std::clamp(kMaxPartialFloats / attention_partial_floats(1, args.n_head, args.dv, needed),
+                                        int64_t{1}, kMaxSplitTokens);
+  const int64_t n = std::min(args.n_tokens, attention.slice_tokens);
   attention.max_chunks = std::min(needed, kMaxPartialFloats / attention_partial_floats(n, args.n_head, args.dv, 1));
   attention.partials = l.attention_partials(attention_partial_floats(n, args.n_head, args.dv, attention.max_chunks));
   const std::string_view kernel = has_decode_attention(args) ? "attention_decode" : "attention";
-  if (args.n_tokens > kMaxSplitTokens) {
+  if (args.n_tokens > n) {
     l.add(kernel, [attention](const RunContext& c) { return launch_slices(attention, c); });
     return {};
   }
