@@ -8,6 +8,7 @@
 
 #include "backend/cuda/backend.h"
 #include "backend/cuda/lower.h"
+#include "fuse/matcher.h"
 #include "ir/builder.h"
 
 namespace tokamak::cuda {
@@ -50,6 +51,72 @@ TEST(InputLayout, LeavesOutWhatTheGraphDoesNotRead) {
   const StepInputs inputs{.tokens = tokens, .positions = positions, .seq_ids = seq_ids};
   std::vector<std::byte> bytes(layout.bytes_for(0));
   EXPECT_EQ(layout.fill(inputs, bytes.data()), 1);
+}
+
+// Two sequences, a token each; rows of three snapshots.
+ir::RecurrentInputs recurrent(ir::GraphBuilder& b, ir::InputRole rows = ir::InputRole::state_rows) {
+  return {.seq_ids = b.input(ir::InputRole::seq_ids, {2}),
+          .state_src = b.input(ir::InputRole::state_src, {2}),
+          .state_rows = b.input(rows, {2}),
+          .n_snapshots = 3};
+}
+ir::ValueId embedded(ir::GraphBuilder& b, int64_t width) {
+  return b.get_rows(b.weight("table", DType::f32, {9, width}), b.input(ir::InputRole::tokens, {2}));
+}
+ir::Graph conv_state(ir::InputRole rows = ir::InputRole::state_rows) {
+  ir::GraphBuilder b("conv state");
+  const ir::RecurrentInputs in = recurrent(b, rows);
+  const ir::ValueId state = b.state(ir::StateRole::conv, 0, DType::f32, {9, 24});
+  b.cpy(state, b.ssm_conv_state(embedded(b, 8), state, in), in.state_rows);
+  return std::move(*b.finish());
+}
+ir::Graph delta_net() {
+  ir::GraphBuilder b("delta net");
+  const ir::RecurrentInputs in = recurrent(b);
+  const ir::ValueId rows = embedded(b, 8), x = b.reshape(rows, {2, 2, 4}), g = b.cont(b.view(rows, 0, {2, 2}));
+  const ir::ValueId state = b.state(ir::StateRole::recurrent, 0, DType::f32, {9, 32});
+  const ir::ValueId net = b.gated_delta_net(x, x, x, g, g, state, in, 1, ir::HeadMap::tiled);
+  b.cpy(state, b.reshape(b.view(net, 16, {6 * 32}), {6, 32}), in.state_rows);
+  b.output(b.scale(b.view(net, 0, {16}), 2));
+  return std::move(*b.finish());
+}
+ir::Graph snake() {
+  ir::GraphBuilder b("snake");
+  const ir::ValueId x = embedded(b, 8), factors = b.weight("factors", DType::f32, {2, 1});
+  const ir::ValueId wave = b.unary(b.unary(b.mul(x, factors), ir::Unary::sin), ir::Unary::sqr);
+  b.output(b.add(x, b.mul(wave, factors)));
+  return std::move(*b.finish());
+}
+std::vector<std::string> fused(ir::Graph graph) {
+  fuse::fuse(graph, supports_rule, true);
+  std::vector<std::string> labels;
+  for (const ir::Group& group : graph.groups)
+    if (group.rule != UINT16_MAX) labels.push_back(fuse::group_label(graph, group));
+  return labels;
+}
+
+TEST(InputLayout, NoSequenceStartsFromARowThatAnotherWrites) {
+  const InputLayout layout(conv_state());
+  std::vector<std::byte> bytes(layout.bytes_for(0));
+  const auto fill = [&](std::vector<int32_t> state_src) {
+    const std::vector<int32_t> tokens = {7, 8}, positions = {4, 4}, seq_ids = {0, 1}, state_rows = {0, 3};
+    return layout.fill({.tokens = tokens,
+                        .positions = positions,
+                        .seq_ids = seq_ids,
+                        .state_src = state_src,
+                        .state_rows = state_rows},
+                       bytes.data());
+  };
+  for (const std::vector<int32_t>& fine : {std::vector<int32_t>{-1, -1}, {2, 3}, {0, 5}, {7, 6}}) fill(fine);
+  EXPECT_DEATH(fill({3, -1}), "0 1");
+  EXPECT_DEATH(fill({0, 2}), "1 0") << "the other's last snapshot";
+}
+
+TEST(Lowering, FusesWritesOfStatesAndSnake) {
+  EXPECT_THAT(fused(conv_state()), ElementsAre("SSM_CONV_STATE+CPY"));
+  EXPECT_THAT(fused(delta_net()), ElementsAre("GATED_DELTA_NET+CPY"));
+  EXPECT_THAT(fused(snake()), ElementsAre("MUL+SIN+SQR+MUL+ADD"));
+  EXPECT_THAT(fused(conv_state(ir::InputRole::slots)), ElementsAre()) << "rows of which nothing is known";
 }
 
 TEST(Lowering, NamesTheOpAndTheNodeWithoutAKernel) {
