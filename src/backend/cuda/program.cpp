@@ -173,6 +173,7 @@ Result<void> CudaProgram::launch_captured(Captured& captured, const RunContext& 
     auto launched = launch_steps(context, with_top);
     cudaGraph_t graph = nullptr;
     const cudaError_t ended = cudaStreamEndCapture(context.stream, &graph);
+    if (!launched && graph) kv_.device().note(cudaGraphDestroy(graph));
     if (!launched) return launched;
     TRY(check_cuda(ended, "capturing a graph"));
     const cudaError_t made = cudaGraphInstantiate(&captured.graph, graph, 0);
