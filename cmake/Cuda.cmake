@@ -2,6 +2,9 @@
 # The toolkit is that of `scripts/setup.sh cuda`; -DTOKAMAK_CUDA_TOOLKIT=/usr/local/cuda names another one of release 13.
 set(TOKAMAK_CUDA_TOOLKIT ${PROJECT_SOURCE_DIR}/build/cuda-toolkit/nvidia/cu13 CACHE PATH "Folder with bin/nvcc")
 set(TOKAMAK_CUDA_ARCHITECTURES 90a CACHE STRING "GPUs to compile for: a list of 80, 86, 89, 90a, 100a, 120a")
+if("90" IN_LIST TOKAMAK_CUDA_ARCHITECTURES)
+  message(FATAL_ERROR "TOKAMAK_CUDA_ARCHITECTURES: 90a, not 90, which lacks the kernels that such a GPU is taken to have")
+endif()
 if(NOT EXISTS ${TOKAMAK_CUDA_TOOLKIT}/bin/nvcc)
   message(FATAL_ERROR "no CUDA compiler at ${TOKAMAK_CUDA_TOOLKIT}/bin/nvcc: run `scripts/setup.sh cuda`, or name a "
                       "toolkit of release 13 with -DTOKAMAK_CUDA_TOOLKIT=FOLDER")
