@@ -417,13 +417,14 @@ cudaError_t launch(const AttentionArgs& a, cudaStream_t stream) {
   constexpr int kWanted = 100 * 1024 / C::kStageBytes;
   DecodeParams p{.a = a, .piece = kTile, .n_stages = kWanted < 3 ? 3 : kWanted > kMaxStages ? kMaxStages : kWanted};
   p.n_stages = min(p.n_stages, (most - kBarrierBytes) / C::kStageBytes);
-  if (a.partials) p.n_stages = min(p.n_stages, static_cast<int>(attention_chunk(a.most_keys, a.n_head_kv)) / kTile);
   if (p.n_stages < 2) return cudaErrorInvalidValue;
+  // The same for every launch: graphs that were captured with more stages run on.
+  const cudaError_t raised = cudaFuncSetAttribute(decode_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                  kBarrierBytes + p.n_stages * C::kStageBytes);
+  if (raised != cudaSuccess) return raised;
+  if (a.partials) p.n_stages = min(p.n_stages, static_cast<int>(attention_chunk(a.most_keys, a.n_head_kv)) / kTile);
   while (a.page_size % p.piece != 0) p.piece /= 2;
   const int shared = kBarrierBytes + p.n_stages * C::kStageBytes;
-  const cudaError_t raised =
-      cudaFuncSetAttribute(decode_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-  if (raised != cudaSuccess) return raised;
   const int64_t pieces = ceil_div(a.n_head / a.n_head_kv, 8);
   const dim3 grid(static_cast<unsigned>(a.n_head_kv * pieces), static_cast<unsigned>(a.n_tokens),
                   a.partials ? static_cast<unsigned>(a.n_chunks) : 1);
