@@ -11,6 +11,10 @@ if (($# == 0)); then
 fi
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
+if [[ -n $(find "$out" -mindepth 1 -maxdepth 1 ! -name bin ! -name lib -print -quit) || -L $out/bin || -L $out/lib ]]; then
+  echo "bundle: $out: holds other things than a bundle's bin and lib, which are made anew (name an empty folder)" >&2
+  exit 2
+fi
 shift
 programs=("${@:-tokamak}")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -21,9 +25,18 @@ if [[ ! -f $build/CMakeCache.txt ]]; then
   scripts/setup.sh build cuda
   cmake --preset cuda -B "$build" >/dev/null
 fi
+if ! grep -q '^TOKAMAK_CUDA:[A-Z]*=\(ON\|1\|TRUE\|YES\)$' "$build/CMakeCache.txt"; then
+  echo "bundle: $build: a build without CUDA (configure it with cmake --preset cuda, or leave out TOKAMAK_BUILD)" >&2
+  exit 2
+fi
 cmake --build "$build" -j "${TOKAMAK_JOBS:-$(nproc)}" --target "${programs[@]}"
 
+if [[ -e $out/bin || -e $out/lib ]] && [[ ! -e $out/.tokamak-bundle ]]; then
+  echo "bundle: $out has a bin or lib that is no bundle's: name an empty folder" >&2
+  exit 1
+fi
 rm -rf "$out/bin" "$out/lib"
+touch "$out/.tokamak-bundle"
 mkdir -p "$out/bin" "$out/lib"
 for program in "${programs[@]}"; do
   strip -o "$out/bin/$program" "$build/bin/$program"

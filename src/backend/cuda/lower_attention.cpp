@@ -300,16 +300,19 @@ void lower_prefill(Lowering& l, const Attention& attention, int64_t tile_tokens)
     max_parts = std::min(parts_of(2 * (n_slots + kKeyChunk)), kMaxPartialFloats / of_one);
     partials = l.attention_partials(of_one * max_parts);
   }
-  l.add("attention_prefill", [=](const RunContext& c) {
-    PrefillAttentionArgs a = prefill_args(attention.bind(c, 0, attention.args.n_tokens));
-    a.tiles = c.at<int32_t>(tiles);
-    const int64_t n_parts = parts_of(c.n_key_chunks * kKeyChunk);
-    if (n_parts < 2 || n_parts > max_parts) return launch_prefill_attention(a, c.stream);
-    a.partials = c.at(partials);
-    a.n_parts = n_parts;
-    if (const cudaError_t status = launch_prefill_attention(a, c.stream); status != cudaSuccess) return status;
-    return launch_prefill_merge(a, c.stream);
-  });
+  l.add(
+      "attention_prefill",
+      [=](const RunContext& c) {
+        PrefillAttentionArgs a = prefill_args(attention.bind(c, 0, attention.args.n_tokens));
+        a.tiles = c.at<int32_t>(tiles);
+        const int64_t n_parts = parts_of(c.n_key_chunks * kKeyChunk);
+        if (n_parts < 2 || n_parts > max_parts) return launch_prefill_attention(a, c.stream);
+        a.partials = c.at(partials);
+        a.n_parts = n_parts;
+        if (const cudaError_t status = launch_prefill_attention(a, c.stream); status != cudaSuccess) return status;
+        return launch_prefill_merge(a, c.stream);
+      },
+      "result depends on the number of columns");
 }
 
 cudaError_t launch_slices(const Attention& attention, const RunContext& c) {

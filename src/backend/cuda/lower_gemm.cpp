@@ -49,7 +49,8 @@ bool uses_gemm(const Lowering& l, const ir::Node& node) {
   const CudaWeight& weight = weight_of(l, node);
   if (!weight.packed || !has_gemm(weight.dtype)) return false;
   const bool is_f32 = weight.dtype == DType::f32;
-  if (node.op == ir::Op::mul_mat_id) return !is_f32 && l.value(node.inputs[2]).shape.n_rows() >= kMinGemmColumns;
+  if (node.op == ir::Op::mul_mat_id)
+    return !is_f32 && weight.shape[0] <= kMostExperts && l.value(node.inputs[2]).shape.n_rows() >= kMinGemmColumns;
   return l.value(node.inputs[0]).shape.rank() == 2 &&
          l.value(node.output).shape.n_rows() >= (is_f32 ? kMinGemmColumnsF32 : kMinGemmColumns);
 }

@@ -19,7 +19,7 @@ namespace split {
 namespace {
 
 // Left to the driver, to graphs of launches and to what else runs on the device.
-constexpr uint64_t kReserveBytes = uint64_t{256} << 20;
+constexpr uint64_t kReserveBytes = uint64_t{512} << 20;  // partial results of attention, captured graphs
 
 class SplitWeights : public Weights {
  public:

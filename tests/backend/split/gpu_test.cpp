@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(All, GpuSplit, testing::Range(size_t{0}, arch::dummies(
 // Two of them on one GPU: each has its own stream, ledger and cache, as on two.
 TEST(SplitOnGpu, SeveralDevicesShareTheLayers) {
   auto first = make_cuda_backend(), second = make_cuda_backend();
-  if (!first || !second) GTEST_SKIP() << first.error().message();
+  if (!first || !second) GTEST_SKIP() << (first ? second : first).error().message();
   const TestModel model = TestModel::of(*arch::find_dummy("llama4", true));
   const std::vector<float> whole = run_all(model, **make_cuda_backend());
   std::vector<Child> children;

@@ -8,7 +8,7 @@ namespace tokamak::cuda {
 
 namespace {
 
-constexpr int kThreads = 256, kMostExperts = 2048, kRun = 8;
+constexpr int kThreads = 256, kRun = 8;
 
 // Sums of `value` over the threads before this one; total: over all.
 __device__ int sum_before(int value, int& total) {

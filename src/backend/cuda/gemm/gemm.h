@@ -42,7 +42,8 @@ struct HalfColumnsArgs {
 cudaError_t launch_half_columns(const HalfColumnsArgs& args, cudaStream_t stream);
 
 // --- experts.
-// Fills a route (route.h) for ids [n_tokens, n_used], rows ids_stride apart, each below n_expert (at most 2048).
+// Fills a route (route.h) for ids [n_tokens, n_used], rows ids_stride apart, each below n_expert (at most
+// kMostExperts).
 cudaError_t launch_route(const int32_t* ids, int64_t ids_stride, const RouteShape& shape, void* route, bool overlap,
                          cudaStream_t stream);
 // Tile width for experts: by the columns that an expert gets on average.

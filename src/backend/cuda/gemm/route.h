@@ -5,6 +5,8 @@
 
 namespace tokamak::cuda {
 
+inline constexpr int kMostExperts = 2048;
+
 // Columns that one CTA takes at a time: n_cols of them from first_col (a multiple of 8) on, of one expert.
 struct GemmTile {
   int32_t expert, first_col, n_cols;
