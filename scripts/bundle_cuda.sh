@@ -35,7 +35,7 @@ if [[ -e $out/bin || -e $out/lib ]] && [[ ! -e $out/.tokamak-bundle ]]; then
   echo "bundle: $out has a bin or lib that is no bundle's: name an empty folder" >&2
   exit 1
 fi
-rm -rf "$out/bin" "$out/lib"
+rm -rf "${out:?}/bin" "${out:?}/lib"
 touch "$out/.tokamak-bundle"
 mkdir -p "$out/bin" "$out/lib"
 for program in "${programs[@]}"; do
