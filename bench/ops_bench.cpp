@@ -71,7 +71,7 @@ void rows(benchmark::State& state, Isa isa, const Model& m, int64_t n_tokens, co
   const OpSet& ops = op_set(isa);
   const auto x = random_floats(n_tokens * m.n_ff), up = random_floats(n_tokens * m.n_ff);
   std::vector<float> y(x.size());
-  const RopeTable table({.n_rot = m.head_dim}, {});
+  const RopeTable table({.frequency = {.n_rot = m.head_dim}}, {});
   const std::vector<int32_t> positions(static_cast<size_t>(n_tokens), 1000);
   std::vector<float> angles(static_cast<size_t>(n_tokens * table.row_floats()));
   table.fill(positions, angles.data(), 0, n_tokens);

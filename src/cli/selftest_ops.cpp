@@ -280,7 +280,7 @@ void check_rope(const OpSet& ops, ErrorMeter& meter, Out& out) {
   const std::vector<int32_t> positions = {0, 17, 5000};
   const Out x = random_numbers(kTokens * kHeads * kHeadDim, 14);
   for (const RopePairing pairing : {RopePairing::norm, RopePairing::neox}) {
-    const RopeTable table({.n_rot = kRot, .pairing = pairing, .theta = 10000}, {});
+    const RopeTable table({.frequency = {.n_rot = kRot, .theta = 10000}, .pairing = pairing}, {});
     Out rows(static_cast<size_t>(kTokens * table.row_floats())), y(x.size());
     table.fill(positions, rows.data(), 0, kTokens);
     ops.rope({.n_head = kHeads,

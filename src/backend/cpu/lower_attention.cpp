@@ -20,19 +20,6 @@ struct RopeTableStep : Step {
   }
 };
 
-RopeParams rope_params(const ir::Attrs& attrs) {
-  return {.n_rot = attrs.integer(Attr::n_rot),
-          .pairing = static_cast<RopePairing>(attrs.integer(Attr::pairing)),
-          .theta = attrs.number(Attr::theta),
-          .freq_scale = attrs.number(Attr::freq_scale),
-          .ext_factor = attrs.number(Attr::ext_factor),
-          .attn_factor = attrs.number(Attr::attn_factor),
-          .beta_fast = attrs.number(Attr::beta_fast),
-          .beta_slow = attrs.number(Attr::beta_slow),
-          .n_ctx_orig = attrs.integer(Attr::n_ctx_orig),
-          .round_range = attrs.integer(Attr::round_range) != 0};
-}
-
 // The table of cosines and sines that `rope` needs; the step that fills it is added at its first use.
 Ref rope_table(Lowering& l, const ir::Node& rope) {
   const ir::ValueId factors = lowering::rope_factors(rope);
@@ -42,7 +29,10 @@ Ref rope_table(Lowering& l, const ir::Node& rope) {
   const std::span<const float> factor_values =
       factors == ir::kNone ? std::span<const float>{} : l.weights.at(l.value(factors).name).values;
   auto& step = l.add<RopeTableStep>("rope_table");
-  step.table.emplace(rope_params(rope.attrs), factor_values);
+  step.table.emplace(RopeParams{.frequency = lowering::frequency_params(rope.attrs),
+                                .pairing = static_cast<RopePairing>(rope.attrs.integer(Attr::pairing)),
+                                .attn_factor = rope.attrs.number(Attr::attn_factor)},
+                     factor_values);
   const auto n_bytes = static_cast<uint64_t>(n_tokens * step.table->row_floats()) * sizeof(float);
   step.rows = l.region(n_bytes);
   step.split = Split::tokens;

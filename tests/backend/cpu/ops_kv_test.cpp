@@ -98,7 +98,7 @@ TEST(KvCache, FusedWritesEqualTheirMembers) {
     for (bool with_norm : {false, true})
       for (Isa isa : usable_isas()) {
         const OpSet& ops = op_set(isa);
-        const RopeTable table({.n_rot = n_rot, .pairing = pairing, .theta = 10000}, {});
+        const RopeTable table({.frequency = {.n_rot = n_rot, .theta = 10000}, .pairing = pairing}, {});
         std::vector<float> rows(3 * static_cast<size_t>(table.row_floats())), rotated(x.size());
         table.fill(positions, rows.data(), 0, 3);
         const float* weight = with_norm ? w.data() : nullptr;

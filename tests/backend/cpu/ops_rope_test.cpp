@@ -7,7 +7,7 @@
 namespace tokamak::cpu {
 namespace {
 
-double plain_angle(const RopeParams& p, int64_t pair, double position) {
+double plain_angle(const RopeFrequencyParams& p, int64_t pair, double position) {
   return position * p.freq_scale * std::pow(p.theta, -2.0 * static_cast<double>(pair) / static_cast<double>(p.n_rot));
 }
 
@@ -22,12 +22,13 @@ TEST(RopeTable, OneRoundingEvenFarOut) {
   for (RopePairing pairing : {RopePairing::norm, RopePairing::neox})
     for (double theta : {10000.0, 1e6})
       for (double scale : {1.0, 0.125}) {
-        const RopeParams p{.n_rot = 64, .pairing = pairing, .theta = theta, .freq_scale = scale, .attn_factor = 1.25};
+        const RopeParams p{
+            .frequency = {.n_rot = 64, .theta = theta, .freq_scale = scale}, .pairing = pairing, .attn_factor = 1.25};
         const RopeTable table(p, {});
         const auto rows = table_of(table, positions);
         for (size_t t = 0; t < positions.size(); ++t)
           for (int64_t i = 0; i < 32; ++i) {
-            const double angle = plain_angle(p, i, positions[t]);
+            const double angle = plain_angle(p.frequency, i, positions[t]);
             const float* row = rows.data() + t * 128;
             const int64_t a = pairing == RopePairing::neox ? i : 2 * i,
                           b = pairing == RopePairing::neox ? i + 32 : a + 1;
@@ -41,7 +42,7 @@ TEST(RopeTable, OneRoundingEvenFarOut) {
 }
 
 TEST(RopeTable, RowDependsOnPositionOnly) {
-  const RopeTable table({.n_rot = 32, .theta = 1e4}, {});
+  const RopeTable table({.frequency = {.n_rot = 32, .theta = 1e4}}, {});
   const std::vector<int32_t> together = {70, 71, 72, 200, 5, 70};
   const auto rows = table_of(table, together);
   for (size_t t = 0; t < together.size(); ++t) {
@@ -54,15 +55,17 @@ TEST(RopeTable, RowDependsOnPositionOnly) {
 
 TEST(RopeTable, FrequencyFactorsDivide) {
   const std::vector<float> factors = {1, 2, 4, 8};
-  const RopeTable table({.n_rot = 8, .theta = 100}, factors), plain({.n_rot = 8, .theta = 100}, {});
+  const RopeTable table({.frequency = {.n_rot = 8, .theta = 100}}, factors),
+      plain({.frequency = {.n_rot = 8, .theta = 100}}, {});
   for (int64_t i = 0; i < 4; ++i)
     EXPECT_DOUBLE_EQ(table.frequency(i), plain.frequency(i) / double{factors[static_cast<size_t>(i)]});
 }
 
 // Ends of the YaRN ramp: fast pairs keep their frequency, slow ones are divided by the factor, the middle lies between.
 TEST(RopeTable, YarnBlendsBetweenTheEnds) {
-  const RopeParams yarn{.n_rot = 128, .theta = 10000, .freq_scale = 0.25, .ext_factor = 1, .n_ctx_orig = 4096};
-  const RopeTable table(yarn, {}), plain({.n_rot = 128, .theta = 10000}, {});
+  const RopeParams yarn{
+      .frequency = {.n_rot = 128, .theta = 10000, .freq_scale = 0.25, .ext_factor = 1, .n_ctx_orig = 4096}};
+  const RopeTable table(yarn, {}), plain({.frequency = {.n_rot = 128, .theta = 10000}}, {});
   EXPECT_DOUBLE_EQ(table.frequency(0), plain.frequency(0));
   EXPECT_DOUBLE_EQ(table.frequency(63), plain.frequency(63) * 0.25);
   const double ratio = table.frequency(34) / plain.frequency(34);
@@ -77,8 +80,9 @@ TEST(RopeTable, YarnBlendsBetweenTheEnds) {
 
 TEST(RopeTable, YarnRangeMayEndInsideAPair) {
   const RopeParams yarn{
-      .n_rot = 128, .theta = 10000, .freq_scale = 0.25, .ext_factor = 1, .n_ctx_orig = 4096, .round_range = false};
-  const RopeTable table(yarn, {}), plain({.n_rot = 128, .theta = 10000}, {});
+      .frequency = {
+          .n_rot = 128, .theta = 10000, .freq_scale = 0.25, .ext_factor = 1, .n_ctx_orig = 4096, .round_range = false}};
+  const RopeTable table(yarn, {}), plain({.frequency = {.n_rot = 128, .theta = 10000}}, {});
   // The ramp runs from 20.94 to 45.03 instead of from 20 to 46.
   const auto pair_of = [](double turns) { return 64 * std::log(4096 / (turns * 2 * M_PI)) / std::log(10000.0); };
   const double low = pair_of(32), high = pair_of(1);
@@ -98,7 +102,7 @@ TEST(Rope, RotatesAgainstF64) {
   for (const RopeCase c : {RopeCase{64, 64}, {64, 32}, {80, 20}, {256, 256}, {6, 6}, {34, 34}, {5, 2}, {16, 0}})
     for (RopePairing pairing : {RopePairing::norm, RopePairing::neox})
       for (bool with_norm : {false, true}) {
-        const RopeTable table({.n_rot = c.n_rot, .pairing = pairing, .theta = 10000}, {});
+        const RopeTable table({.frequency = {.n_rot = c.n_rot, .theta = 10000}, .pairing = pairing}, {});
         const auto rows = table_of(table, positions);
         const auto n = static_cast<size_t>(n_tokens * n_head * c.head_dim);
         const auto x = random_floats(n, 70), w = random_floats(static_cast<size_t>(c.head_dim), 71);
@@ -146,7 +150,8 @@ TEST(Rope, RotatesAgainstF64) {
               const int64_t half = c.n_rot / 2;
               const bool neox = pairing == RopePairing::neox, second = neox ? i >= half : i % 2 == 1;
               const int64_t pair = neox ? i % half : i / 2, other = neox ? (i + half) % c.n_rot : i ^ 1;
-              const double angle = plain_angle(table.params(), pair, positions[static_cast<size_t>(item / n_head)]);
+              const double angle =
+                  plain_angle(table.params().frequency, pair, positions[static_cast<size_t>(item / n_head)]);
               const double partner = v[static_cast<size_t>(other)];
               exact = exact * std::cos(angle) + (second ? 1 : -1) * partner * std::sin(angle);
               size += std::fabs(partner);

@@ -13,23 +13,13 @@ namespace {
 constexpr int64_t kLow = 64;  // positions of the low part
 constexpr int64_t kMaxPairs = 512;
 
-RopeFrequencyParams frequency_params(const RopeParams& p) {
-  return {.n_rot = p.n_rot,
-          .theta = p.theta,
-          .freq_scale = p.freq_scale,
-          .ext_factor = p.ext_factor,
-          .beta_fast = p.beta_fast,
-          .beta_slow = p.beta_slow,
-          .n_ctx_orig = p.n_ctx_orig,
-          .round_range = p.round_range};
-}
-
 }  // namespace
 
 RopeTable::RopeTable(const RopeParams& params, std::span<const float> factors) : params_(params) {
-  CHECK(params.n_rot >= 0 && params.n_rot % 2 == 0 && params.n_rot / 2 <= kMaxPairs, params.n_rot);
-  CHECK(factors.empty() || static_cast<int64_t>(factors.size()) == params.n_rot / 2, factors.size(), params.n_rot);
-  frequencies_ = rope_frequencies(frequency_params(params), factors);
+  const int64_t n_rot = params.frequency.n_rot;
+  CHECK(n_rot >= 0 && n_rot % 2 == 0 && n_rot / 2 <= kMaxPairs, n_rot);
+  CHECK(factors.empty() || static_cast<int64_t>(factors.size()) == n_rot / 2, factors.size(), n_rot);
+  frequencies_ = rope_frequencies(params.frequency, factors);
   low_.reserve(static_cast<size_t>(kLow) * frequencies_.size());
   for (int64_t position = 0; position < kLow; ++position)
     for (double f : frequencies_) {
@@ -56,7 +46,7 @@ void RopeTable::fill(std::span<const int32_t> positions, float* rows, int64_t be
 
 void RopeTable::fill_row(std::span<const Turn> base, int64_t low, float* row) const {
   const size_t n_pairs = base.size();
-  float* partner = row + params_.n_rot;
+  float* partner = row + params_.frequency.n_rot;
   const Turn* low_turns = low_.data() + static_cast<size_t>(low) * n_pairs;
   for (size_t i = 0; i < n_pairs; ++i) {
     const Turn a = base[i], b = low_turns[i];

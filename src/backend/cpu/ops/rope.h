@@ -6,17 +6,16 @@
 #include <span>
 #include <vector>
 
+#include "backend/rope_frequencies.h"
+
 namespace tokamak::cpu {
 
 enum class RopePairing : uint8_t { norm, neox };  // rotates dimensions (2i, 2i+1) or (i, i + n_rot / 2)
 
 struct RopeParams {
-  int64_t n_rot = 0;  // rotated dimensions, the first ones; even (CHECKed)
+  RopeFrequencyParams frequency;  // n_rot: the first dimensions (CHECKed to be even)
   RopePairing pairing = RopePairing::norm;
-  double theta = 10000, freq_scale = 1, ext_factor = 0, attn_factor = 1, beta_fast = 32, beta_slow = 1;
-  int64_t n_ctx_orig = 0;   // tokens; used with ext_factor != 0
-  bool round_range = true;  // YaRN: the correction range is whole pairs
-  friend bool operator==(const RopeParams&, const RopeParams&) = default;
+  double attn_factor = 1;
 };
 
 // cos and sin of every position of a step, shared by all heads and by all layers with the same parameters.
@@ -30,7 +29,7 @@ class RopeTable {
   RopeTable(const RopeParams& params, std::span<const float> factors);
 
   const RopeParams& params() const { return params_; }
-  int64_t row_floats() const { return 2 * params_.n_rot; }
+  int64_t row_floats() const { return 2 * params_.frequency.n_rot; }
   double frequency(int64_t pair) const { return frequencies_[static_cast<size_t>(pair)]; }  // radians per position
 
   // Rows [begin, end) of the table, one per token: rows[t][0..n_rot) factors of the dimension itself, then
