@@ -8,16 +8,27 @@
 #   experts   qwen3moe-30b-a3b, NVFP4: the same (17 GB of disk)
 #   split     the same model with 8 GB of GPU memory
 # Usage: scripts/cuda_report.sh BUNDLE OUT [PART...]     about four minutes in all, one without experts and split
+# Exit status: 0 all went well, 1 something failed (the last lines name it), 2 wrong arguments.
 set -u
 if (($# < 2)); then
-  sed -n '2,11s/^# \?//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '2,12s/^# \?//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 fi
+refuse() {
+  echo "cuda_report: $*" >&2
+  exit 2
+}
+[[ -x $1/bin/tokamak ]] || refuse "$1: no bin/tokamak there (make the folder with scripts/bundle_cuda.sh)"
 bundle=$(cd "$1" && pwd)
-mkdir -p "$2"
+mkdir -p "$2" || refuse "$2: the folder cannot be made (name another)"
 out=$(cd "$2" && pwd)
 shift 2
-parts=" ${*:-tests ops families dense experts split} "
+all_parts="tests ops families dense experts split"
+parts=" ${*:-$all_parts} "
+for part in $parts; do
+  [[ " $all_parts " == *" $part "* ]] || refuse "$part: no such part (known: $all_parts)"
+done
+failed=()
 export LD_LIBRARY_PATH=$bundle/lib
 tokamak=$bundle/bin/tokamak
 models=$(mktemp -d)
@@ -31,17 +42,23 @@ keep() {
   shift 2
   timeout "$limit" "$@" >"$out/$name.txt" 2>&1
   local status=$?
-  ((status == 0)) || echo "$name: ended with $status"
-  return $status
+  ((status == 0)) && return
+  echo "$name: ended with $status"
+  failed+=("$name")
+  return "$status"
 }
 
 tests() {
   for program in "$bundle"/bin/*_test; do
-    [[ -e $program ]] || continue
+    if [[ ! -e $program ]]; then
+      echo "tests: the bundle holds none (name them to scripts/bundle_cuda.sh)"
+      continue
+    fi
     local name=${program##*/}
     say "$name"
     keep "$name" 120 "$program" || grep -a '^\[  FAILED' "$out/$name.txt" | sort -u | head -20
     tail -n 3 "$out/$name.txt"
+    grep -aq '^\[  SKIPPED \]' "$out/$name.txt" && echo "$name: some were skipped (without a GPU those that need one are)"
   done
 }
 ops() {
@@ -53,7 +70,11 @@ ops() {
 families() {
   for type in F32 Q8_0; do
     say "families $type"
-    "$tokamak" synth --all "$models/$type" --type "$type" >/dev/null 2>&1
+    keep "families_${type}_synth" 120 "$tokamak" synth --all "$models/$type" --type "$type" || {
+      tail -n 1 "$out/families_${type}_synth.txt"
+      rm -rf "${models:?}/$type"
+      continue
+    }
     local record=()
     [[ $type == F32 ]] && record=(--record "$out/CUDA.csv")
     keep "families_$type" 120 "$tokamak" fusion --models "$models/$type" --device cuda "${record[@]}"
@@ -75,24 +96,38 @@ measure() {
   sed -n '1,32p' "$out/$2_explain.txt" | cut -c1-190
   grep 'run as a whole' "$out/$2_explain.txt"
 }
+# made MODEL NAME: whether synth wrote it; says why not
+made() {
+  [[ -e $1 ]] && return
+  tail -n 1 "$out/$2.txt"
+  failed+=("$2")
+  return 1
+}
 dense() {
-  for type in NVFP4 Q4_0; do "$tokamak" synth llama-8b "$models/$type.gguf" --type "$type" >/dev/null 2>&1 & done
+  for type in NVFP4 Q4_0; do
+    "$tokamak" synth llama-8b "$models/$type.gguf" --type "$type" >"$out/dense_${type}_synth.txt" 2>&1 &
+  done
   wait
   for type in NVFP4 Q4_0; do
     say "llama-8b $type"
+    made "$models/$type.gguf" "dense_${type}_synth" || continue
     measure "$models/$type.gguf" "dense_$type"
   done
-  say "llama-8b NVFP4, not fused"
-  keep dense_unfused 60 "$tokamak" bench "$models/NVFP4.gguf" --backend cuda -p 0 -n 64 -r 2 --no-fusion
-  tail -n 2 "$out/dense_unfused.txt"
+  if [[ -e $models/NVFP4.gguf ]]; then
+    say "llama-8b NVFP4, not fused"
+    keep dense_unfused 60 "$tokamak" bench "$models/NVFP4.gguf" --backend cuda -p 0 -n 64 -r 2 --no-fusion
+    tail -n 2 "$out/dense_unfused.txt"
+  fi
   rm -f "$models"/*.gguf
 }
 experts_model() {
-  [[ -e $models/30b.gguf ]] || "$tokamak" synth qwen3moe-30b-a3b "$models/30b.gguf" --type NVFP4 >/dev/null 2>&1
+  [[ -e $models/30b.gguf ]] ||
+    "$tokamak" synth qwen3moe-30b-a3b "$models/30b.gguf" --type NVFP4 >"$out/experts_synth.txt" 2>&1
+  made "$models/30b.gguf" experts_synth
 }
 experts() {
   say "qwen3moe-30b-a3b NVFP4"
-  experts_model
+  experts_model || return
   measure "$models/30b.gguf" experts
   say "qwen3moe-30b-a3b NVFP4, not fused"
   keep experts_unfused 60 "$tokamak" bench "$models/30b.gguf" --backend cuda -p 0 -n 64 -r 2 --no-fusion
@@ -100,7 +135,7 @@ experts() {
 }
 split() {
   say "qwen3moe-30b-a3b in 8 GB of GPU memory"
-  experts_model
+  experts_model || return
   keep split 90 "$tokamak" bench "$models/30b.gguf" --backend cuda -p 512 -n 16 -r 1 --gpu-memory 8000
   tail -n 5 "$out/split.txt"
 }
@@ -109,3 +144,7 @@ for part in tests ops families dense experts split; do
   if wants "$part"; then "$part"; fi
 done
 say "end"
+if ((${#failed[@]} > 0)); then
+  echo "failed: ${failed[*]}"
+  exit 1
+fi
