@@ -35,6 +35,7 @@ Result<const arch::DummyRow*> find_row(const std::string& name, bool want_moe, b
   if (dense == nullptr && moe == nullptr) {
     std::vector<std::string_view> names;
     for (const arch::ArchitectureRow& row : arch::architectures()) names.push_back(row.name);
+    for (const arch::DummyRow& row : arch::full_size_dummies()) names.push_back(row.full_size);
     const std::string_view near = nearest_name(name, names);
     return Error{
         .code = ErrorCode::bad_argument,
@@ -84,12 +85,10 @@ Result<int> synth_command(const Arguments& arguments) {
   ProgressBar bar("writing", !as_json);
   nlohmann::ordered_json written = nlohmann::ordered_json::array();
   for (size_t i = 0; i < jobs.size(); ++i) {
-    bool go_on = true;
     const auto progress = [&](double fraction) {
-      go_on = bar.update((static_cast<double>(i) + fraction) / static_cast<double>(jobs.size()));
+      return bar.update((static_cast<double>(i) + fraction) / static_cast<double>(jobs.size()));
     };
     TRY(TRY(synth(*jobs[i].dummy, options)).write(jobs[i].out, {.progress = progress}));
-    if (!go_on) return Error{.code = ErrorCode::cancelled, .what = "synth was cancelled"};
     written.push_back(jobs[i].out.string());
   }
   bar.clear();

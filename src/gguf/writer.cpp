@@ -188,7 +188,8 @@ Result<void> GgufWriter::write_to(const Sink& sink, const GgufWriteOptions& opti
   TRY(sink(head(options.version)));
   for (size_t i = 0; i < tensors_.size(); ++i) {
     TRY(stream_tensor(tensors_[i], sink));
-    if (options.progress) options.progress((i + 1.0) / static_cast<double>(tensors_.size()));
+    if (options.progress && !options.progress((i + 1.0) / static_cast<double>(tensors_.size())))
+      return Error{.code = ErrorCode::cancelled, .what = "writing was cancelled"};
   }
   return {};
 }

@@ -38,7 +38,7 @@ constexpr GgufType gguf_type_of() {
 
 struct GgufWriteOptions {
   uint32_t version = kGgufVersion;                // 2 or 3; the bytes differ only in this number
-  std::function<void(double fraction)> progress;  // 0 to 1, after each tensor
+  std::function<bool(double fraction)> progress;  // 0 to 1, after each tensor; false: stop with `cancelled`
 };
 
 // Mistakes made while declaring (empty or repeated key, bad shape, ...) are kept: write() returns the first one. What
@@ -74,7 +74,8 @@ class GgufWriter {
   void add_tensor(std::string_view name, DType type, const Shape& shape, Source source);
 
   // Writes beside `path` and renames at the end: after any error the old file, if any, is unchanged and nothing else is
-  // left. Errors: those of declaring (bad_metadata, bad_tensor), of the sources, of OutputFile (no_space, io_failed).
+  // left. Errors: those of declaring (bad_metadata, bad_tensor), of the sources, of OutputFile (no_space, io_failed),
+  // cancelled.
   Result<void> write(const std::filesystem::path& path, const GgufWriteOptions& options = {}) const;
   // The same bytes into a sink of the caller's, which decides when a file of them appears.
   Result<void> write_to(const Sink& sink, const GgufWriteOptions& options = {}) const;

@@ -127,7 +127,13 @@ TEST(GgufWriter, StreamsInPiecesAndReportsProgress) {
   writer.add_tensor("v", DType::i8, {1}, std::span(data).first(1));
   TemporaryFolder folder;
   std::vector<double> fractions;
-  ASSERT_TRUE(writer.write(folder / "t", {.progress = [&](double f) { fractions.push_back(f); }}).has_value());
+  ASSERT_TRUE(writer
+                  .write(folder / "t", {.progress =
+                                            [&](double f) {
+                                              fractions.push_back(f);
+                                              return true;
+                                            }})
+                  .has_value());
   EXPECT_EQ(fractions, (std::vector<double>{0.5, 1}));
   const auto file = GgufFile::open(folder / "t");
   EXPECT_TRUE(std::ranges::equal(file->find_tensor("w")->data, data));
@@ -192,6 +198,20 @@ TEST_F(GgufWriterFailure, OfASourceLeavesNothing) {
     return Error{.code = ErrorCode::cancelled, .what = "stopped"};
   });
   EXPECT_EQ(writer.write(folder_ / "t").error().code, ErrorCode::cancelled);
+  expect_untouched();
+}
+
+TEST_F(GgufWriterFailure, ProgressMayStopIt) {
+  const Bytes data(8);
+  GgufWriter writer;
+  writer.add_tensor("v", DType::i8, {8}, data);
+  writer.add_tensor("w", DType::i8, {8}, [](const GgufWriter::Sink&) -> Result<void> {
+    ADD_FAILURE() << "the next tensor was asked for";
+    return {};
+  });
+  const auto written = writer.write(folder_ / "t", {.progress = [](double) { return false; }});
+  ASSERT_FALSE(written.has_value());
+  EXPECT_EQ(written.error().code, ErrorCode::cancelled);
   expect_untouched();
 }
 
