@@ -98,9 +98,10 @@ Result<int64_t> layer_count(const SettingValues& values, std::string_view flag) 
   int64_t n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
   if (error == std::errc() && end == text.data() + text.size() && n >= 0) return n;
+  const bool from_environment = values.source(flag) == SettingValues::Source::environment;
   return Error{.code = ErrorCode::bad_argument,
                .what = fmt::format("'{}' is no number of layers", text),
-               .where = std::string(flag),
+               .where = from_environment ? environment_name(*find_setting(flag)) : std::string(flag),
                .hint = "give a number from 0 on, all or auto"};
 }
 

@@ -26,9 +26,9 @@ T read_as(const std::byte* p) {
 Result<KvLayout> make_kv_layout(KvRole role, DType type, int64_t n_head_kv, int64_t head_dim, int64_t page_size) {
   if (type != DType::f32 && type != DType::f16 && type != DType::q8_0)
     return Error{.code = ErrorCode::unsupported,
-                 .what = fmt::format("the KV cache cannot hold {}", dtype_name(type)),
+                 .what = fmt::format("cannot hold {} on the CPU", dtype_name(type)),
                  .where = "KV cache",
-                 .hint = "use f16, f32 or q8_0"};
+                 .hint = "--cache-type takes f16, f32 or q8_0 here"};
   if (n_head_kv < 1 || n_head_kv > 65536 || head_dim < 1 || head_dim > kMaxHeadDim || page_size < kSlotGroup ||
       page_size > 65536 || page_size % kSlotGroup != 0)
     return Error{
