@@ -90,15 +90,18 @@ int64_t KvStorage::bytes_per_page() const {
 
 void KvStorage::copy_page(int64_t from, int64_t to) {
   CHECK(from != to && from >= 0 && to >= 0 && from < n_pages_ && to < n_pages_, from, to, n_pages_);
-  for (const KvPlane& plane : planes_)
-    std::memcpy(plane.pages + to * plane.layout.page_bytes, plane.pages + from * plane.layout.page_bytes,
-                static_cast<size_t>(plane.layout.page_bytes));
+  for (const KvPlane& plane : planes_) {
+    const int64_t n = plane.layout.page_bytes;
+    if (n > 0) std::memcpy(plane.pages + to * n, plane.pages + from * n, static_cast<size_t>(n));
+  }
 }
 
 void KvStorage::clear_page(int64_t page) {
   CHECK(page >= 0 && page < n_pages_, page, n_pages_);
-  for (const KvPlane& plane : planes_)
-    std::memset(plane.pages + page * plane.layout.page_bytes, 0, static_cast<size_t>(plane.layout.page_bytes));
+  for (const KvPlane& plane : planes_) {
+    const int64_t n = plane.layout.page_bytes;
+    if (n > 0) std::memset(plane.pages + page * n, 0, static_cast<size_t>(n));
+  }
 }
 
 void KvStorage::read_page(int64_t page, std::span<std::byte> out) const {
