@@ -15,35 +15,9 @@ struct ColumnsKernel {
   std::string_view name;
   LaunchColumns* launch;
 };
-constexpr auto kKernels = std::to_array<ColumnsKernel>({
-    {DType::f16, "columns_f16", columns_f16},
-    {DType::bf16, "columns_bf16", columns_bf16},
-    {DType::q4_0, "columns_q4_0", columns_q4_0},
-    {DType::q4_1, "columns_q4_1", columns_q4_1},
-    {DType::q5_0, "columns_q5_0", columns_q5_0},
-    {DType::q5_1, "columns_q5_1", columns_q5_1},
-    {DType::q8_0, "columns_q8_0", columns_q8_0},
-    {DType::mxfp4, "columns_mxfp4", columns_mxfp4},
-    {DType::nvfp4, "columns_nvfp4", columns_nvfp4},
-    {DType::iq4_nl, "columns_iq4_nl", columns_iq4_nl},
-    {DType::iq4_xs, "columns_iq4_xs", columns_iq4_xs},
-    {DType::q2_k, "columns_q2_k", columns_q2_k},
-    {DType::q3_k, "columns_q3_k", columns_q3_k},
-    {DType::q4_k, "columns_q4_k", columns_q4_k},
-    {DType::q5_k, "columns_q5_k", columns_q5_k},
-    {DType::q6_k, "columns_q6_k", columns_q6_k},
-    {DType::q1_0, "columns_q1_0", columns_q1_0},
-    {DType::q2_0, "columns_q2_0", columns_q2_0},
-    {DType::tq2_0, "columns_tq2_0", columns_tq2_0},
-    {DType::tq1_0, "columns_tq2_0", columns_tq2_0},
-    {DType::iq2_xxs, "columns_iq2_xxs", columns_iq2_xxs},
-    {DType::iq2_xs, "columns_iq2_xs", columns_iq2_xs},
-    {DType::iq2_s, "columns_iq2_s", columns_iq2_s},
-    {DType::iq3_xxs, "columns_iq3_xxs", columns_iq3_xxs},
-    {DType::iq3_s, "columns_iq3_s", columns_iq3_s},
-    {DType::iq1_s, "columns_iq1_s", columns_iq1_s},
-    {DType::iq1_m, "columns_iq1_m", columns_iq1_m},
-});
+#define TOKAMAK_ROW(dtype, code) {DType::dtype, "columns_" #dtype, columns_##code},
+constexpr ColumnsKernel kKernels[] = {TOKAMAK_PACKED_TYPES(TOKAMAK_ROW)};
+#undef TOKAMAK_ROW
 
 const ColumnsKernel* find(DType dtype) {
   for (const ColumnsKernel& kernel : kKernels)

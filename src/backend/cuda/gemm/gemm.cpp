@@ -1,9 +1,8 @@
 #include "backend/cuda/gemm/gemm.h"
 
-#include <array>
-
 #include "backend/cuda/gemm/kernels.h"
 #include "backend/cuda/gemm/plan.h"
+#include "backend/cuda/matvec/launchers.h"
 
 namespace tokamak::cuda {
 
@@ -13,28 +12,13 @@ struct GemmKernel {
   DType dtype;
   LaunchGemm* launch;
 };
-constexpr auto kKernels = std::to_array<GemmKernel>({
-    {DType::f32, gemm_f32_high},    {DType::f16, gemm_f16},       {DType::bf16, gemm_bf16},
-    {DType::q4_0, gemm_q4_0},       {DType::q4_1, gemm_q4_1},     {DType::q5_0, gemm_q5_0},
-    {DType::q5_1, gemm_q5_1},       {DType::q8_0, gemm_q8_0},     {DType::mxfp4, gemm_mxfp4},
-    {DType::nvfp4, gemm_nvfp4},     {DType::iq4_nl, gemm_iq4_nl}, {DType::iq4_xs, gemm_iq4_xs},
-    {DType::q2_k, gemm_q2_k},       {DType::q3_k, gemm_q3_k},     {DType::q4_k, gemm_q4_k},
-    {DType::q5_k, gemm_q5_k},       {DType::q6_k, gemm_q6_k},     {DType::q1_0, gemm_q1_0},
-    {DType::q2_0, gemm_q2_0},       {DType::tq2_0, gemm_tq2_0},   {DType::tq1_0, gemm_tq2_0},
-    {DType::iq2_xxs, gemm_iq2_xxs}, {DType::iq2_xs, gemm_iq2_xs}, {DType::iq2_s, gemm_iq2_s},
-    {DType::iq3_xxs, gemm_iq3_xxs}, {DType::iq3_s, gemm_iq3_s},   {DType::iq1_s, gemm_iq1_s},
-    {DType::iq1_m, gemm_iq1_m},
-});
+#define TOKAMAK_ROW(dtype, code) {DType::dtype, gemm_##code},
+constexpr GemmKernel kKernels[] = {{DType::f32, gemm_f32_high}, TOKAMAK_PACKED_TYPES(TOKAMAK_ROW)};
+#undef TOKAMAK_ROW
 const GemmKernel* find_kernel(DType dtype) {
   for (const GemmKernel& kernel : kKernels)
     if (kernel.dtype == dtype) return &kernel;
   return nullptr;
-}
-
-int device_attribute(cudaDeviceAttr attribute, int otherwise) {
-  int device = 0, n = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return otherwise;
-  return cudaDeviceGetAttribute(&n, attribute, device) == cudaSuccess ? n : otherwise;
 }
 
 GemmPlan plan_of_args(const GemmArgs& a) {

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include "backend/cuda/gemm/params.h"
+#include "backend/cuda/matvec/packed_types.h"
 
 namespace tokamak::cuda {
 
@@ -13,9 +14,10 @@ struct GemmPlan {
 };
 
 using LaunchGemm = cudaError_t(const GemmParams& params, const GemmPlan& plan, cudaStream_t stream);
-LaunchGemm gemm_f32_high, gemm_f32_low, gemm_f16, gemm_bf16, gemm_q4_0, gemm_q4_1, gemm_q5_0, gemm_q5_1, gemm_q8_0,
-    gemm_mxfp4, gemm_nvfp4, gemm_iq4_nl, gemm_iq4_xs, gemm_q2_k, gemm_q3_k, gemm_q4_k, gemm_q5_k, gemm_q6_k, gemm_q1_0,
-    gemm_q2_0, gemm_tq2_0, gemm_iq2_xxs, gemm_iq2_xs, gemm_iq2_s, gemm_iq3_xxs, gemm_iq3_s, gemm_iq1_s, gemm_iq1_m;
+LaunchGemm gemm_f32_high, gemm_f32_low;
+#define TOKAMAK_DECLARE(dtype, code) LaunchGemm gemm_##code;
+TOKAMAK_PACKED_TYPES(TOKAMAK_DECLARE)
+#undef TOKAMAK_DECLARE
 
 // Parts of a split k, and the epilogue.
 cudaError_t run_reduce(const GemmParams& params, cudaStream_t stream);

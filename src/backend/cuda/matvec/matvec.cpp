@@ -1,7 +1,6 @@
 #include "backend/cuda/matvec/matvec.h"
 
 #include <algorithm>
-#include <array>
 
 #include "backend/cuda/matvec/launchers.h"
 #include "backend/cuda/matvec/quantize.h"
@@ -14,27 +13,17 @@ struct MatvecKernel {
   DType dtype;
   LaunchMatvec* launch;
 };
-constexpr auto kKernels = std::to_array<MatvecKernel>({
-    {DType::f32, launch_f32},         {DType::f16, launch_f16},       {DType::bf16, launch_bf16},
-    {DType::q4_0, launch_q4_0},       {DType::q4_1, launch_q4_1},     {DType::q5_0, launch_q5_0},
-    {DType::q5_1, launch_q5_1},       {DType::q8_0, launch_q8_0},     {DType::mxfp4, launch_mxfp4},
-    {DType::nvfp4, launch_nvfp4},     {DType::iq4_nl, launch_iq4_nl}, {DType::iq4_xs, launch_iq4_xs},
-    {DType::q2_k, launch_q2_k},       {DType::q3_k, launch_q3_k},     {DType::q4_k, launch_q4_k},
-    {DType::q5_k, launch_q5_k},       {DType::q6_k, launch_q6_k},     {DType::q1_0, launch_q1_0},
-    {DType::q2_0, launch_q2_0},       {DType::tq2_0, launch_tq2_0},   {DType::tq1_0, launch_tq2_0},
-    {DType::iq2_xxs, launch_iq2_xxs}, {DType::iq2_xs, launch_iq2_xs}, {DType::iq2_s, launch_iq2_s},
-    {DType::iq3_xxs, launch_iq3_xxs}, {DType::iq3_s, launch_iq3_s},   {DType::iq1_s, launch_iq1_s},
-    {DType::iq1_m, launch_iq1_m},
-});
-
-int multiprocessors() {
-  int device = 0, n = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return 1;
-  if (cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) return 1;
-  return n;
-}
+#define TOKAMAK_ROW(dtype, code) {DType::dtype, launch_##code},
+constexpr MatvecKernel kKernels[] = {{DType::f32, launch_f32}, TOKAMAK_PACKED_TYPES(TOKAMAK_ROW)};
+#undef TOKAMAK_ROW
 
 }  // namespace
+
+int device_attribute(cudaDeviceAttr attribute, int otherwise) {
+  int device = 0, n = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return otherwise;
+  return cudaDeviceGetAttribute(&n, attribute, device) == cudaSuccess ? n : otherwise;
+}
 
 MatvecParams params_of(const MatvecArgs& a) {
   MatvecParams p{};
@@ -59,7 +48,7 @@ MatvecParams params_of(const MatvecArgs& a) {
   p.x_per_token = a.x_per_token;
   p.ids_are_settled = a.ids_are_settled;
   p.overlap = a.overlap;
-  p.n_sms = multiprocessors();
+  p.n_sms = device_attribute(cudaDevAttrMultiProcessorCount, 1);
   p.zero = 0;
   return p;
 }

@@ -8,6 +8,7 @@
 #include <deque>
 
 #include "backend/cuda/matvec/device_memory.h"
+#include "backend/cuda/matvec/glu_value.h"
 #include "backend/cuda/matvec/matvec_reference.h"
 #include "base/half.h"
 
@@ -138,14 +139,6 @@ TEST_P(ColumnsTypes, BitsDoNotDependOnTheNumberOfColumns) {
             << dtype_name(t.c.dtype) << " columns " << n_cols << " from " << first << ", k " << k;
       }
   }
-}
-
-double glu_value(int kind, double g, double u, double alpha, double limit) {
-  const auto times_sigmoid = [](double x, double y) { return x / (1.0 + std::exp(-y)); };
-  if (kind == 0) return std::max(0.0, g) * u;
-  if (kind == 2) return times_sigmoid(g, g) * u;
-  const double gate = std::min(g, limit), up = std::min(std::max(u, -limit), limit);
-  return (up + 1.0) * times_sigmoid(gate, alpha * gate);
 }
 
 TEST_P(ColumnsTypes, FusedIsUnfused) {
