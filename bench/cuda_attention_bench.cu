@@ -6,49 +6,20 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "backend/cuda/attention/attention.h"
+#include "cuda_bench.h"
 
 using namespace tokamak::cuda;
 
 namespace {
 
-constexpr int kPage = 64, kReplays = 9;
+constexpr int kPage = 64;
 constexpr int64_t kColdBytes = 300'000'000;
 
-void check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::printf("%s: %s\n", what, cudaGetErrorString(error));
-  std::exit(1);
-}
-template <class T>
-T* device_alloc(size_t n) {
-  void* p = nullptr;
-  check(cudaMalloc(&p, n * sizeof(T)), "cudaMalloc");
-  check(cudaMemset(p, 0, n * sizeof(T)), "cudaMemset");
-  return static_cast<T*>(p);
-}
-int32_t* upload(const std::vector<int32_t>& values) {
-  auto* p = device_alloc<int32_t>(values.size());
-  check(cudaMemcpy(p, values.data(), values.size() * sizeof(int32_t), cudaMemcpyHostToDevice), "copy");
-  return p;
-}
-
-__global__ void fill_floats(float* x, int64_t n) {
-  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < n; i += int64_t{gridDim.x} * blockDim.x)
-    x[i] = static_cast<float>((static_cast<uint32_t>(i) * 2654435761u >> 8 & 0xFFFF) / 32768.0 - 1.0);
-}
-// Every pair of bytes is an f16, a bf16, two e4m3 or two codes that are no NaN and not large.
-__global__ void fill_cache(uint16_t* x, int64_t n) {
-  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < n; i += int64_t{gridDim.x} * blockDim.x) {
-    const uint32_t r = static_cast<uint32_t>(i) * 2654435761u >> 8;
-    x[i] = static_cast<uint16_t>((r & 0x8000) | 0x3800 | (r & 0x3FF));
-  }
-}
 __global__ void read_all(const uint4* x, int64_t n, uint32_t* out) {
   uint32_t sum = 0;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
@@ -88,7 +59,7 @@ struct Bench {
     plane_bytes = n_pages * c.n_head_kv * kv_head_layout(c.type, static_cast<int>(c.dim), kPage).head_page_bytes;
     n_layers = static_cast<int>(std::clamp<int64_t>(kColdBytes / (2 * plane_bytes), 2, 200));
     for (int i = 0; i < n_layers; ++i) {
-      planes.push_back(device_alloc<uint8_t>(static_cast<size_t>(2 * plane_bytes)));
+      planes.push_back(device_array<uint8_t>(2 * plane_bytes));
       fill_cache<<<1024, 256>>>(reinterpret_cast<uint16_t*>(planes.back()), plane_bytes);
     }
     const auto n = static_cast<int64_t>(c.contexts.size());
@@ -102,20 +73,19 @@ struct Bench {
          .dv = c.dim,
          .page_size = kPage,
          .scale = 0.05f};
-    auto* q = device_alloc<float>(static_cast<size_t>(n * c.n_head * c.dim));
+    auto* q = device_array<float>(n * c.n_head * c.dim);
     fill_floats<<<64, 256>>>(q, n * c.n_head * c.dim);
     a.q = q;
-    a.y = device_alloc<float>(static_cast<size_t>(n * c.n_head * c.dim));
-    a.q8 = device_alloc<uint8_t>(static_cast<size_t>(n * c.n_head * c.dim * 2));
+    a.y = device_array<float>(n * c.n_head * c.dim);
+    a.q8 = device_array<uint8_t>(n * c.n_head * c.dim * 2);
     a.positions = upload(positions), a.seq_ids = upload(seq_ids), a.page_begin = upload(page_begin);
     a.n_keys = upload(n_keys), a.pages = upload(pages);
     int64_t context = kKeyChunk;
     while (context < longest) context *= 2;  // as programs do
     a.most_keys = context;
     a.n_chunks = attention_chunks(a, context);
-    if (context > kKeyChunk)
-      a.partials = device_alloc<float>(static_cast<size_t>(attention_partial_floats(n, c.n_head, c.dim, a.n_chunks)));
-    sink = device_alloc<uint32_t>(1);
+    if (context > kKeyChunk) a.partials = device_array<float>(attention_partial_floats(n, c.n_head, c.dim, a.n_chunks));
+    sink = device_array<uint32_t>(1);
   }
   ~Bench() {
     for (uint8_t* p : planes) cudaFree(p);
@@ -137,33 +107,7 @@ struct Bench {
 
   template <class Launch>
   double median_us(Launch launch) {
-    cudaStream_t stream;
-    check(cudaStreamCreate(&stream), "stream");
-    const int n = std::max(n_layers, 24);
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
-    for (int i = 0; i < n; ++i) launch(i % n_layers, stream);
-    check(cudaStreamEndCapture(stream, &graph), "capture");
-    check(cudaGraphInstantiate(&exec, graph, 0), "instantiate");
-    cudaEvent_t begin, end;
-    check(cudaEventCreate(&begin), "event");
-    check(cudaEventCreate(&end), "event");
-    std::vector<double> times;
-    for (int replay = 0; replay < kReplays + 1; ++replay) {
-      check(cudaEventRecord(begin, stream), "record");
-      check(cudaGraphLaunch(exec, stream), "launch");
-      check(cudaEventRecord(end, stream), "record");
-      check(cudaEventSynchronize(end), "run");
-      float ms = 0;
-      check(cudaEventElapsedTime(&ms, begin, end), "elapsed");
-      if (replay > 0) times.push_back(1e3 * ms / n);
-    }
-    cudaGraphExecDestroy(exec);
-    cudaGraphDestroy(graph);
-    cudaStreamDestroy(stream);
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
+    return time_graph(std::max(n_layers, 24), [&](int i, cudaStream_t stream) { launch(i % n_layers, stream); }).median;
   }
 };
 

@@ -93,6 +93,31 @@ inline uint8_t* device_alloc(size_t n_bytes) {
   return static_cast<uint8_t*>(p);
 }
 
+// Zeroed.
+template <class T>
+T* device_array(int64_t n) {
+  auto* p = device_alloc(static_cast<size_t>(n) * sizeof(T));
+  check(cudaMemset(p, 0, static_cast<size_t>(n) * sizeof(T)), "cudaMemset");
+  return reinterpret_cast<T*>(p);
+}
+inline int32_t* upload(const std::vector<int32_t>& values) {
+  auto* p = reinterpret_cast<int32_t*>(device_alloc(values.size() * sizeof(int32_t)));
+  check(cudaMemcpy(p, values.data(), values.size() * sizeof(int32_t), cudaMemcpyHostToDevice), "copy");
+  return p;
+}
+
+static __global__ void fill_floats(float* x, int64_t n) {
+  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < n; i += int64_t{gridDim.x} * blockDim.x)
+    x[i] = static_cast<float>((static_cast<uint32_t>(i) * 2654435761u >> 8 & 0xFFFF) / 32768.0 - 1.0);
+}
+// A KV cache of any type: every pair of bytes is an f16, a bf16, two e4m3 or two codes that are no NaN and not large.
+static __global__ void fill_cache(uint16_t* x, int64_t n) {
+  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < n; i += int64_t{gridDim.x} * blockDim.x) {
+    const uint32_t r = static_cast<uint32_t>(i) * 2654435761u >> 8;
+    x[i] = static_cast<uint16_t>((r & 0x8000) | 0x3800 | (r & 0x3FF));
+  }
+}
+
 inline Time time_stream(int64_t n_bytes) {
   const int n_copies = static_cast<int>(std::max<int64_t>(48, 400'000'000 / n_bytes + 1));
   const int64_t stride = (n_bytes + 255) / 256 * 256;

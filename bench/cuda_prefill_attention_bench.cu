@@ -5,44 +5,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <numeric>
 #include <vector>
 
 #include "backend/cuda/attention/prefill.h"
+#include "cuda_bench.h"
 
 using namespace tokamak::cuda;
 
 namespace {
-
-void check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::printf("%s: %s\n", what, cudaGetErrorString(error));
-  std::exit(1);
-}
-void* device_alloc(size_t n_bytes) {
-  void* p = nullptr;
-  check(cudaMalloc(&p, n_bytes), "cudaMalloc");
-  check(cudaMemset(p, 0, n_bytes), "cudaMemset");
-  return p;
-}
-int32_t* upload(const std::vector<int32_t>& values) {
-  void* p = device_alloc(values.size() * sizeof(int32_t));
-  check(cudaMemcpy(p, values.data(), values.size() * sizeof(int32_t), cudaMemcpyHostToDevice), "copy");
-  return static_cast<int32_t*>(p);
-}
-
-__global__ void fill_floats(float* x, int64_t n) {
-  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < n; i += int64_t{gridDim.x} * blockDim.x)
-    x[i] = static_cast<float>((static_cast<uint32_t>(i) * 2654435761u >> 8 & 0xFFFF) / 32768.0 - 1.0);
-}
-// f16 between 0.5 and 2, both signs: any bytes would do for the time, but not NaN.
-__global__ void fill_halves(uint16_t* x, int64_t n) {
-  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < n; i += int64_t{gridDim.x} * blockDim.x) {
-    const uint32_t r = static_cast<uint32_t>(i) * 2654435761u >> 8;
-    x[i] = static_cast<uint16_t>((r & 0x8000) | 0x3800 | (r & 0x7FF));
-  }
-}
 
 struct Case {
   const char* name;
@@ -52,7 +23,7 @@ struct Case {
   bool wide = true, split = false;
 };
 
-void run(const Case& c, int n_replays) {
+void run(const Case& c) {
   constexpr int kPage = 64;
   const int64_t n_keys = c.n_past + c.n_tokens, n_pages = (n_keys + kPage - 1) / kPage;
   const auto plane_bytes = [&](int64_t dim) {
@@ -63,19 +34,17 @@ void run(const Case& c, int n_replays) {
   for (int i = 0; i < n_layers; ++i) {
     keys.push_back(device_alloc(static_cast<size_t>(plane_bytes(c.dk))));
     values.push_back(device_alloc(static_cast<size_t>(plane_bytes(c.dv))));
-    if (c.type == KvType::f16) {
-      fill_halves<<<1024, 256>>>(static_cast<uint16_t*>(keys.back()), plane_bytes(c.dk) / 2);
-      fill_halves<<<1024, 256>>>(static_cast<uint16_t*>(values.back()), plane_bytes(c.dv) / 2);
-    }
+    fill_cache<<<1024, 256>>>(static_cast<uint16_t*>(keys.back()), plane_bytes(c.dk) / 2);
+    fill_cache<<<1024, 256>>>(static_cast<uint16_t*>(values.back()), plane_bytes(c.dv) / 2);
   }
   std::vector<int32_t> positions(static_cast<size_t>(c.n_tokens)), pages(static_cast<size_t>(n_pages));
   std::iota(positions.begin(), positions.end(), static_cast<int32_t>(c.n_past));
   for (size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<int32_t>(i * 7919 % pages.size());
   PrefillAttentionArgs a{.q_stride = c.n_head * c.dk, .q_head_stride = c.dk, .type = c.type};
-  float* q = static_cast<float*>(device_alloc(static_cast<size_t>(c.n_tokens * c.n_head * c.dk) * 4));
+  auto* q = device_array<float>(c.n_tokens * c.n_head * c.dk);
   fill_floats<<<1024, 256>>>(q, c.n_tokens * c.n_head * c.dk);
   a.q = q;
-  a.y = static_cast<float*>(device_alloc(static_cast<size_t>(c.n_tokens * c.n_head * c.dv) * 4));
+  a.y = device_array<float>(c.n_tokens * c.n_head * c.dv);
   a.n_tokens = c.n_tokens, a.n_head = c.n_head, a.n_head_kv = c.n_head_kv, a.dk = c.dk, a.dv = c.dv;
   a.page_size = kPage;
   a.positions = upload(positions);
@@ -90,36 +59,22 @@ void run(const Case& c, int n_replays) {
   check(launch_prefill_tiles(a.seq_ids, c.n_tokens, tile_tokens, tiles, nullptr), "tiles");
 
   a.n_parts = c.split ? (n_keys + kPrefillSplitKeys - 1) / kPrefillSplitKeys : 0;
-  const auto partial_floats = static_cast<size_t>(prefill_partial_floats(c.n_tokens, c.n_head, c.dv, a.n_parts));
-  if (c.split) a.partials = static_cast<float*>(device_alloc(4 * partial_floats));
+  const int64_t partial_floats = prefill_partial_floats(c.n_tokens, c.n_head, c.dv, a.n_parts);
+  if (c.split) a.partials = device_array<float>(partial_floats);
 
-  cudaEvent_t begin, end;
-  check(cudaEventCreate(&begin), "event");
-  check(cudaEventCreate(&end), "event");
-  std::vector<double> times;
-  for (int replay = 0; replay < n_replays + 1; ++replay) {
-    const int n_launches = std::max(n_layers, 8);
-    check(cudaEventRecord(begin), "record");
-    for (int i = 0; i < n_launches; ++i) {
-      a.keys = keys[static_cast<size_t>(i % n_layers)], a.values = values[static_cast<size_t>(i % n_layers)];
-      check(launch_prefill_attention(a, nullptr), "attention");
-      if (a.partials) check(launch_prefill_merge(a, nullptr), "merge");
-    }
-    check(cudaEventRecord(end), "record");
-    check(cudaEventSynchronize(end), "run");
-    float ms = 0;
-    check(cudaEventElapsedTime(&ms, begin, end), "elapsed");
-    if (replay > 0) times.push_back(1e3 * ms / n_launches);
-  }
-  std::sort(times.begin(), times.end());
+  const Time time = time_graph(std::max(n_layers, 8), [&](int i, cudaStream_t stream) {
+    a.keys = keys[static_cast<size_t>(i % n_layers)], a.values = values[static_cast<size_t>(i % n_layers)];
+    check(launch_prefill_attention(a, stream), "attention");
+    if (a.partials) check(launch_prefill_merge(a, stream), "merge");
+  });
   double pairs = 0;
   for (int64_t t = 0; t < c.n_tokens; ++t) {
     const int64_t seen = c.n_past + t + 1;
     pairs += static_cast<double>(c.window > 0 ? std::min(seen, c.window) : seen);
   }
-  const double flop = 2 * pairs * static_cast<double>(c.n_head * (c.dk + c.dv)), us = times[times.size() / 2];
+  const double flop = 2 * pairs * static_cast<double>(c.n_head * (c.dk + c.dv)), us = time.median;
   std::printf("%-28s %6lld at %6lld  %9.1f us (%.1f..%.1f)  %6.1f TFLOP/s\n", c.name,
-              static_cast<long long>(c.n_tokens), static_cast<long long>(c.n_past), us, times.front(), times.back(),
+              static_cast<long long>(c.n_tokens), static_cast<long long>(c.n_past), us, time.low, time.high,
               flop / us * 1e-6);
   for (void* p : keys) cudaFree(p);
   for (void* p : values) cudaFree(p);
@@ -150,5 +105,6 @@ const Case kCases[] = {
 }  // namespace
 
 int main(int argc, char**) {
-  for (const Case& c : kCases) run(c, argc > 1 ? 3 : 9);
+  if (argc > 1) g_replays = 3;
+  for (const Case& c : kCases) run(c);
 }
