@@ -7,16 +7,18 @@
 
 #include <cuda_runtime.h>
 
+#include "backend/cuda/ptx/grid.cuh"
+
 namespace tokamak::cuda {
 
 __device__ inline void allow_next_kernel() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  ptx::launch_dependents();
 #endif
 }
 __device__ inline void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  ptx::wait_for_prerequisites();
 #endif
 }
 // For kernels that have nothing to do in between.
@@ -25,6 +27,16 @@ __device__ inline void start_after_previous_kernel() {
   wait_for_previous_kernel();
 }
 
+template <class... Params, class... Args>
+cudaError_t launch_in_turn(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+                           const Args&... args) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, args...);
+}
 template <class... Params, class... Args>
 cudaError_t launch_overlapped(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
                               cudaStream_t stream, const Args&... args) {

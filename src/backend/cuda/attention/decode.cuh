@@ -99,18 +99,19 @@ template <class C>
 __device__ __forceinline__ void key_products(float (&x)[4], const Queries<C>& q, const uint8_t* keys, int first_slot,
                                              int lane) {
   const int slot = first_slot + lane % 16, chunk = lane / 16, g = lane / 4;
-  const uint32_t row = shared_address(keys) + slot * C::keys().row_bytes;
+  const uint32_t row = ptx::shared_address(keys) + slot * C::keys().row_bytes;
   float c[2][4] = {};
   if constexpr (!C::kCodes) {
     in_batches<C::kDk / 16>([&](int s) { return row + C::keys().swizzled_chunk(2 * s + chunk, slot) * kKvChunkBytes; },
-                            load_matrices, [&](int s, const uint32_t(&k)[4]) { multiply_parts<C>(c[s % 2], k, q, s); });
+                            ptx::load_matrices,
+                            [&](int s, const uint32_t(&k)[4]) { multiply_parts<C>(c[s % 2], k, q, s); });
 #pragma unroll
     for (int i = 0; i < 4; ++i) x[i] = c[0][i] + c[1][i];
   } else {
 #pragma unroll
     for (int i = 0; i < 4; ++i) x[i] = 0;
     in_batches<C::kDk / 32>(
-        [&](int b) { return row + C::keys().swizzled_chunk(2 * b + chunk, slot) * kKvChunkBytes; }, load_matrices,
+        [&](int b) { return row + C::keys().swizzled_chunk(2 * b + chunk, slot) * kKvChunkBytes; }, ptx::load_matrices,
         [&](int b, const uint32_t(&codes)[4]) {
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
@@ -170,10 +171,10 @@ __device__ __forceinline__ void soft_max(Result<C>& r, float (&x)[4], float acc_
     for (int d = 4; d < kWarp; d *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, d));
     largest = fmaxf(largest, r.largest[i]);
     const float base = largest == -INFINITY ? 0.0f : largest;
-    factor[i] = exp2_fast(r.largest[i] - base);
+    factor[i] = ptx::exp2_fast(r.largest[i] - base);
     r.largest[i] = largest;
-    x[i] = exp2_fast(x[i] - base) * kProbabilityUnit;
-    x[i + 2] = exp2_fast(x[i + 2] - base) * kProbabilityUnit;
+    x[i] = ptx::exp2_fast(x[i] - base) * kProbabilityUnit;
+    x[i + 2] = ptx::exp2_fast(x[i + 2] - base) * kProbabilityUnit;
     r.sum[i] = fmaf(r.sum[i], factor[i], x[i] + x[i + 2]);
     factor[i] *= acc_factor;
   }
@@ -199,8 +200,8 @@ __device__ __forceinline__ Probabilities<C> split(float x0, float x1, float x2, 
     const uint32_t high = C::Operand::pack(x[2 * i], x[2 * i + 1]);
     const float2 rounded = C::Operand::unpack(high);
     const uint32_t low = C::Operand::pack(x[2 * i] - rounded.x, x[2 * i + 1] - rounded.y);
-    out.part[0][i] = transpose(C::kFew && lane % 4 >= 2 ? low : high);
-    if constexpr (!C::kFew) out.part[1][i] = transpose(low);
+    out.part[0][i] = ptx::transpose(C::kFew && lane % 4 >= 2 ? low : high);
+    if constexpr (!C::kFew) out.part[1][i] = ptx::transpose(low);
   }
   return out;
 }
@@ -230,17 +231,18 @@ template <class C>
 __device__ __forceinline__ void add_values(Result<C>& r, const float (&p)[4], const uint8_t* values, int first_slot,
                                            int lane) {
   const int slot = first_slot + lane % 8 + lane / 16 * 8, chunk = lane / 8 % 2, g = lane / 4;
-  const uint32_t row = shared_address(values) + slot * C::values().row_bytes;
+  const uint32_t row = ptx::shared_address(values) + slot * C::values().row_bytes;
   if constexpr (!C::kCodes) {
     const Probabilities<C> operands = split<C>(p[0], p[1], p[2], p[3], lane);
     in_batches<C::kDv / 16>(
-        [&](int j) { return row + C::values().swizzled_chunk(2 * j + chunk, slot) * kKvChunkBytes; }, load_transposed,
-        [&](int j, const uint32_t(&v)[4]) { multiply_parts<C>(r.acc[j], v, operands); });
+        [&](int j) { return row + C::values().swizzled_chunk(2 * j + chunk, slot) * kKvChunkBytes; },
+        ptx::load_transposed, [&](int j, const uint32_t(&v)[4]) { multiply_parts<C>(r.acc[j], v, operands); });
   } else {
     Probabilities<C> operands;
     const float up = r.up();
     in_batches<C::kDv / 32>(
-        [&](int b) { return row + C::values().swizzled_chunk(2 * b + chunk, slot) * kKvChunkBytes; }, load_transposed,
+        [&](int b) { return row + C::values().swizzled_chunk(2 * b + chunk, slot) * kKvChunkBytes; },
+        ptx::load_transposed,
         [&](int b, const uint32_t(&codes)[4]) {
           if (b < C::values().n_scales) {
             const int at0 = C::values().scale_offset(first_slot + g, b),
@@ -370,27 +372,27 @@ __device__ void work_tiles(Result<C>& r, const AttentionArgs& a, const Work& w, 
   load_queries<C>(q, a, w, lane);
   int stage = 0, parity = 0;
   for (int tile = 0; tile < w.n_tiles; ++tile) {
-    wait_phase(ring.full(stage), parity);
+    ptx::barrier_wait(ring.full(stage), parity);
     work_tile<C>(r, q, a, w, stages + stage * C::kStageBytes, w.first + tile * kTile, warp, lane);
     __syncwarp();
-    if (lane == 0) arrive(ring.empty(stage));
+    if (lane == 0) ptx::barrier_arrive(ring.empty(stage));
     if (++stage == ring.n_stages) stage = 0, parity ^= 1;
   }
 }
 
 template <class C>
 __global__ void __launch_bounds__(kThreads) decode_kernel(const __grid_constant__ DecodeParams p) {
-  extern __shared__ __align__(128) uint8_t memory[];
+  TOKAMAK_DYNAMIC_SHARED(128, uint8_t, memory);
   allow_next_kernel();
   const AttentionArgs& a = p.a;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const Work w = this_work(a);
   if (a.partials && w.n_tiles == 0) return wait_for_previous_kernel();
   uint8_t* stages = memory + kBarrierBytes;
-  const Ring ring{shared_address(memory), shared_address(stages), stages, p.n_stages};
+  const Ring ring{ptx::shared_address(memory), ptx::shared_address(stages), stages, p.n_stages};
   if (threadIdx.x < p.n_stages) {
-    prefill::barrier_init(ring.full(threadIdx.x), kCopyArrivals);
-    prefill::barrier_init(ring.empty(threadIdx.x), kWarps);
+    ptx::barrier_init(ring.full(threadIdx.x), kCopyArrivals);
+    ptx::barrier_init(ring.empty(threadIdx.x), kWarps);
     fence_copies();
   }
   __syncthreads();

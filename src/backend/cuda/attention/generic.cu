@@ -6,6 +6,7 @@
 
 #include "backend/cuda/attention/generic.h"
 #include "backend/cuda/attention/tokens.cuh"
+#include "backend/cuda/ptx/memory.cuh"
 
 namespace tokamak::cuda {
 
@@ -285,7 +286,7 @@ struct Params {
 };
 template <KvType kType>
 __global__ void __launch_bounds__(kThreads) attention_kernel(const __grid_constant__ Params p) {
-  extern __shared__ float memory[];
+  TOKAMAK_DYNAMIC_SHARED(4, float, memory);
   allow_next_kernel();
   wait_for_previous_kernel();
   const AttentionArgs& a = p.a;

@@ -4,6 +4,7 @@
 #include <cuda_fp8.h>
 
 #include "backend/cuda/attention/tokens.cuh"
+#include "backend/cuda/ptx/memory.cuh"
 
 namespace tokamak::cuda {
 
@@ -127,7 +128,7 @@ struct HeadsParams {
   int row_floats, heads_per_token;
 };
 __global__ void __launch_bounds__(kWarps* kWarp) heads_kernel(const __grid_constant__ HeadsParams p) {
-  extern __shared__ float rows[];
+  TOKAMAK_DYNAMIC_SHARED(4, float, rows);
   allow_next_kernel();
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int64_t item = blockIdx.x * int64_t{kWarps} + warp, token = item / p.heads_per_token;

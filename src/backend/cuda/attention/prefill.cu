@@ -4,6 +4,7 @@
 
 #include "backend/cuda/attention/prefill_kernels.h"
 #include "backend/cuda/attention/prefill_merge.cuh"
+#include "backend/cuda/overlap.h"
 
 namespace tokamak::cuda {
 
@@ -109,9 +110,8 @@ int64_t prefill_tile_tokens(KvType type, int64_t dk, int64_t dv, int64_t n_head,
 
 cudaError_t launch_prefill_tiles(const int32_t* seq_ids, int64_t n_tokens, int64_t tile_tokens, int32_t* tiles,
                                  cudaStream_t stream) {
-  prefill_tiles_kernel<<<1, kThreads, 0, stream>>>(seq_ids, static_cast<int>(n_tokens), static_cast<int>(tile_tokens),
-                                                   tiles);
-  return cudaGetLastError();
+  return launch_in_turn(prefill_tiles_kernel, 1, kThreads, 0, stream, seq_ids, static_cast<int>(n_tokens),
+                        static_cast<int>(tile_tokens), tiles);
 }
 
 bool prefill_splits(KvType type, int64_t dk, int64_t dv) {
@@ -127,8 +127,7 @@ cudaError_t launch_prefill_attention(const PrefillAttentionArgs& args, cudaStrea
 cudaError_t launch_prefill_merge(const PrefillAttentionArgs& args, cudaStream_t stream) {
   constexpr int kRows = kMergeThreads / 32;
   const int64_t blocks = (args.n_tokens * args.n_head + kRows - 1) / kRows;
-  prefill_merge_kernel<<<static_cast<unsigned>(blocks), kMergeThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  return launch_in_turn(prefill_merge_kernel, static_cast<unsigned>(blocks), kMergeThreads, 0, stream, args);
 }
 
 }  // namespace tokamak::cuda

@@ -37,15 +37,15 @@ struct Blocks {
   // One thread, before all others use anything here.
   __device__ void init_barriers() const {
     for (int s = 0; s < kStages; ++s) {
-      barrier_init(barriers.full + 8 * s, 1);
-      barrier_init(barriers.empty + 8 * s, kWarps);
+      ptx::barrier_init(barriers.full + 8 * s, 1);
+      ptx::barrier_init(barriers.empty + 8 * s, kWarps);
     }
-    fence_bulk();
+    ptx::fence_bulk();
   }
   // One thread. Waits until all warps are done with what the buffer held.
   __device__ void fetch(int block) const {
     const uint32_t s = stage(block), n = round(block), to = buffers + s * stage_bytes, full = barriers.full + 8 * s;
-    if (kIsF16 && n > 0) barrier_wait(barriers.empty + 8 * s, (n - 1) & 1);
+    if (kIsF16 && n > 0) wait_copied(barriers.empty + 8 * s, (n - 1) & 1);
     fetch_rows(*rows, *layout, walk, block, to, full);
   }
   __device__ void fetch_first() const {
@@ -56,7 +56,7 @@ struct Blocks {
   template <bool kZeros>
   __device__ uint32_t wait(int block) const {
     const uint32_t s = stage(block), at = buffers + s * stage_bytes;
-    barrier_wait(barriers.full + 8 * s, round(block) & 1);
+    wait_copied(barriers.full + 8 * s, round(block) & 1);
     if constexpr (!kIsF16) {
       decode(block, at);
       __syncthreads();
@@ -65,7 +65,7 @@ struct Blocks {
     }
     if (kZeros && !walk.is_whole(block)) {
       clear_hidden(block, at);
-      fence_bulk();
+      ptx::fence_bulk();
       __syncthreads();
     }
     return at;
@@ -74,7 +74,7 @@ struct Blocks {
   __device__ void release(int block) const {
     if constexpr (kIsF16) {
       __syncwarp();
-      if (threadIdx.x % 32 == 0) barrier_arrive(barriers.empty + 8 * stage(block));
+      if (threadIdx.x % 32 == 0) ptx::barrier_arrive(barriers.empty + 8 * stage(block));
     }
   }
   // One thread, after its release.
@@ -87,13 +87,13 @@ struct Blocks {
 
   __device__ void clear_hidden(int block, uint32_t at) const {
     for (int i = threadIdx.x; i < kBlockKeys * kChunks; i += kThreads)
-      if (walk.is_hidden(walk.key(block) + i / kChunks)) store_vector(at + 16 * i, {0, 0, 0, 0});
+      if (walk.is_hidden(walk.key(block) + i / kChunks)) ptx::store_shared(at + 16 * i, {0, 0, 0, 0});
   }
   __device__ void decode(int block, uint32_t at) const {
     constexpr KvHeadLayout kF16 = f16_block(kDims);
     decode_block<kBlockKeys, kDims, kWarps>(
         *layout, walk, block, at, threadIdx.x / 32,
-        [&](int row, int chunk, const uint4& v) { store_vector(decoded + kF16.chunk_offset(row, chunk), v); });
+        [&](int row, int chunk, const uint4& v) { ptx::store_shared(decoded + kF16.chunk_offset(row, chunk), v); });
   }
 };
 

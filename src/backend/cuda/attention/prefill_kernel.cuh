@@ -8,6 +8,8 @@
 #include "backend/cuda/attention/prefill_blocks.cuh"
 #include "backend/cuda/attention/prefill_kernels.h"
 #include "backend/cuda/attention/prefill_rows.cuh"
+#include "backend/cuda/overlap.h"
+#include "backend/cuda/ptx/mma.cuh"
 
 namespace tokamak::cuda::prefill {
 
@@ -62,15 +64,15 @@ struct Warp : Rows<kDv, kRowBlocks<kDv>, kBlockKeys> {
     for (int step = 0; step < kDk / 16; ++step) {
       uint32_t a[kR][4];
 #pragma unroll
-      for (int r = 0; r < kR; ++r) load_matrices(a[r], q + 16 * r * kQ.row_bytes + (32 * step ^ q_swizzle));
+      for (int r = 0; r < kR; ++r) ptx::load_matrices(a[r], q + 16 * r * kQ.row_bytes + (32 * step ^ q_swizzle));
 #pragma unroll
       for (int n = 0; n < kN; n += 2) {
         uint32_t b[4];
-        load_matrices(b, k + 8 * n * kQ.row_bytes + (32 * step ^ k_swizzle));
+        ptx::load_matrices(b, k + 8 * n * kQ.row_bytes + (32 * step ^ k_swizzle));
 #pragma unroll
         for (int r = 0; r < kR; ++r) {
-          multiply(scores[r][n], a[r], b[0], b[1]);
-          multiply(scores[r][n + 1], a[r], b[2], b[3]);
+          ptx::multiply_f16(scores[r][n], a[r], b[0], b[1]);
+          ptx::multiply_f16(scores[r][n + 1], a[r], b[2], b[3]);
         }
       }
     }
@@ -89,16 +91,16 @@ struct Warp : Rows<kDv, kRowBlocks<kDv>, kBlockKeys> {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float* p = &scores[r][2 * step + i / 2][i % 2 * 2];
-          a[r][i] = pack(p[0], p[1]);
+          a[r][i] = ptx::to_halves(p[0], p[1]);
         }
 #pragma unroll
       for (int n = 0; n < kDv / 8; n += 2) {
         uint32_t b[4];
-        load_transposed(b, v + 16 * step * kV.row_bytes + (16 * n ^ swizzle));
+        ptx::load_transposed(b, v + 16 * step * kV.row_bytes + (16 * n ^ swizzle));
 #pragma unroll
         for (int r = 0; r < kR; ++r) {
-          multiply(sums[r][n], a[r], b[0], b[1]);
-          multiply(sums[r][n + 1], a[r], b[2], b[3]);
+          ptx::multiply_f16(sums[r][n], a[r], b[0], b[1]);
+          ptx::multiply_f16(sums[r][n + 1], a[r], b[2], b[3]);
         }
       }
     }
@@ -116,10 +118,12 @@ __device__ void load_queries(const Params& p, const Item& item, uint32_t to, int
       const float* q = p.a.q + (item.token + at) * p.a.q_stride +
                        (item.head_kv * p.group + row % p.group) * p.a.q_head_stride + 8 * chunk;
       const float4 low = *reinterpret_cast<const float4*>(q), high = *reinterpret_cast<const float4*>(q + 4);
-      v = {pack_clamped(low.x * factor, low.y * factor), pack_clamped(low.z * factor, low.w * factor),
-           pack_clamped(high.x * factor, high.y * factor), pack_clamped(high.z * factor, high.w * factor)};
+      v = {ptx::to_halves_clamped(low.x * factor, low.y * factor),
+           ptx::to_halves_clamped(low.z * factor, low.w * factor),
+           ptx::to_halves_clamped(high.x * factor, high.y * factor),
+           ptx::to_halves_clamped(high.z * factor, high.w * factor)};
     }
-    store_vector(to + kQ.chunk_offset(row, chunk), v);
+    ptx::store_shared(to + kQ.chunk_offset(row, chunk), v);
   }
 }
 
@@ -166,9 +170,9 @@ __device__ void walk(const Scores& s, uint32_t queries, Warp<kDk, kDv>& warp, co
 template <int kDk, int kDv, bool kIsF16>
 __global__ void __launch_bounds__(kThreads, 2) prefill_kernel(const __grid_constant__ Params p) {
 #if __CUDA_ARCH__ >= 900  // bulk copies
-  extern __shared__ __align__(128) uint8_t memory[];
+  TOKAMAK_DYNAMIC_SHARED(128, uint8_t, memory);
   constexpr int kRows = kTileRows<kDv>;
-  const uint32_t shared = shared_address(memory);
+  const uint32_t shared = ptx::shared_address(memory);
   const int first_row = threadIdx.x / 32 * 16 * kRowBlocks<kDv>;
   __shared__ PagedRows sources[2];
   constexpr int kN = kStages<kDk, kDv, kIsF16>;
@@ -247,8 +251,7 @@ cudaError_t launch(const PrefillAttentionArgs& a, cudaStream_t stream) {
   if (error == cudaSuccess) error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, kThreads, n_bytes);
   if (error != cudaSuccess) return error;
   const int64_t most = a.n_tokens * a.n_head_kv, resident = int64_t{n_sms} * per_sm;
-  kernel<<<static_cast<unsigned>(std::min(most, resident)), kThreads, n_bytes, stream>>>(p);
-  return cudaGetLastError();
+  return launch_in_turn(kernel, static_cast<unsigned>(std::min(most, resident)), kThreads, n_bytes, stream, p);
 }
 
 template <int kDk, int kDv, bool kIsF16>

@@ -16,7 +16,7 @@ struct Merged {
   // Takes the next keys in. Keys of which the row sees nothing (-infinity, 0) change nothing.
   __device__ Factors take(float next_largest, float next_total) {
     const float most = fmaxf(largest, next_largest), base = most == -INFINITY ? 0 : most;
-    const Factors f{exp2_fast(largest - base), exp2_fast(next_largest - base)};
+    const Factors f{ptx::exp2_fast(largest - base), ptx::exp2_fast(next_largest - base)};
     largest = most;
     total = fmaf(total, f.earlier, next_total * f.later);
     return f;

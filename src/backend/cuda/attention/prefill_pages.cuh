@@ -2,10 +2,14 @@
 // become f16.
 #pragma once
 
+#include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
 #include "backend/cuda/attention/layout.h"
 #include "backend/cuda/attention/prefill_rows.cuh"
+#include "backend/cuda/ptx/barrier.cuh"
+#include "backend/cuda/ptx/copy.cuh"
+#include "backend/cuda/ptx/memory.cuh"
 
 namespace tokamak::cuda::prefill {
 
@@ -24,6 +28,11 @@ struct BlockWalk {
   __device__ bool is_whole(int block) const { return key(block) >= seen.begin && key(block) + kKeys <= seen.end; }
   __device__ bool is_hidden(int key) const { return key < seen.begin || key >= seen.end; }
 };
+
+// A copy that never comes is an error after less than a second.
+__device__ __forceinline__ void wait_copied(uint32_t barrier, uint32_t parity) {
+  ptx::barrier_wait<1u << 24>(barrier, parity);
+}
 
 // Where a sequence's rows of one head lie.
 struct PagedRows {
@@ -48,22 +57,24 @@ __device__ void fetch_rows(const PagedRows& rows, const KvHeadLayout& layout, co
   int key = max(first, walk.seen.begin / kPieceKeys * kPieceKeys);
   const int end = min(first + kKeys, (walk.seen.end + kPieceKeys - 1) / kPieceKeys * kPieceKeys);
   const int row_bytes = layout.row_bytes, scales_of_row = layout.n_scales * layout.scale_bytes;
-  barrier_expect(barrier, (end - key) * (row_bytes + scales_of_row));
+  ptx::barrier_expect(barrier, (end - key) * (row_bytes + scales_of_row));
   while (key < end) {
     const uint32_t page = static_cast<uint32_t>(key) / static_cast<uint32_t>(layout.page_size);
     const int slot = key - static_cast<int>(page) * layout.page_size, n_rows = min(layout.page_size - slot, end - key);
     const uint8_t* from = rows.head + rows.pages[page] * rows.page_stride;
-    copy_bulk(to + (key - first) * row_bytes, from + slot * row_bytes, n_rows * row_bytes, barrier);
+    ptx::copy_bulk(to + (key - first) * row_bytes, from + slot * row_bytes, n_rows * row_bytes, barrier);
     if (scales_of_row > 0)
-      copy_bulk(to + kKeys * row_bytes + (key - first) * scales_of_row, from + layout.scale_offset(slot, 0),
-                n_rows * scales_of_row, barrier);
+      ptx::copy_bulk(to + kKeys * row_bytes + (key - first) * scales_of_row, from + layout.scale_offset(slot, 0),
+                     n_rows * scales_of_row, barrier);
     key += n_rows;
   }
 }
 
 // 8 dimensions of one slot as f16.
 __device__ __forceinline__ uint4 decode_bf16(uint4 raw) {
-  const auto two = [](uint32_t x) { return pack_clamped(__uint_as_float(x << 16), __uint_as_float(x & 0xFFFF0000)); };
+  const auto two = [](uint32_t x) {
+    return ptx::to_halves_clamped(__uint_as_float(x << 16), __uint_as_float(x & 0xFFFF0000));
+  };
   return {two(raw.x), two(raw.y), two(raw.z), two(raw.w)};
 }
 __device__ __forceinline__ uint32_t scaled(__half2 x, __half2 scale) {
@@ -85,7 +96,7 @@ __device__ __forceinline__ uint4 decode_f8(uint2 raw, float scale) {
   const auto two = [scale](uint32_t bits) {
     const __half2_raw h = __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(bits & 0xFFFF), __NV_E4M3);
     const float2 x = __half22float2(__half2(h));
-    return pack_clamped(x.x * scale, x.y * scale);
+    return ptx::to_halves_clamped(x.x * scale, x.y * scale);
   };
   return {two(raw.x), two(raw.x >> 16), two(raw.y), two(raw.y >> 16)};
 }
@@ -98,19 +109,17 @@ struct RawChunk {
 
   __device__ __forceinline__ void load(const KvHeadLayout& layout, uint32_t at, uint32_t scales, int row, int chunk) {
     if (layout.type == KvType::bf16) {
-      bytes = load_vector(at + layout.chunk_offset(row, chunk));
+      bytes = ptx::load_shared_16(at + layout.chunk_offset(row, chunk));
       return;
     }
-    const uint2 codes = load_pair(at + layout.chunk_offset(row, chunk / 2) + chunk % 2 * 8);
+    const uint2 codes = ptx::load_shared_8(at + layout.chunk_offset(row, chunk / 2) + chunk % 2 * 8);
     bytes.x = codes.x, bytes.y = codes.y;
     if (layout.type == KvType::f8) {
-      asm volatile("ld.shared.b32 %0, [%1];" : "=r"(scale) : "r"(scales + 4 * row) : "memory");
+      scale = ptx::load_shared_4(scales + 4 * row);
       return;
     }
-    uint16_t bits;
     const uint32_t scale_at = scales + 2 * (row * layout.n_scales + chunk * 8 / kKvScaleDims);
-    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(scale_at) : "memory");
-    scale = bits;
+    scale = ptx::load_shared_2(scale_at);
   }
   __device__ __forceinline__ uint4 decode(KvType type) const {
     if (type == KvType::bf16) return decode_bf16(bytes);

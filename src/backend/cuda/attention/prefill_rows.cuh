@@ -5,7 +5,7 @@
 #include <climits>
 
 #include "backend/cuda/attention/prefill.h"
-#include "backend/cuda/attention/prefill_ops.cuh"
+#include "backend/cuda/ptx/arithmetic.cuh"
 
 namespace tokamak::cuda::prefill {
 
@@ -38,7 +38,7 @@ struct Scores {
   __device__ explicit Scores(const PrefillAttentionArgs& a)
       : q_factor(a.softcap > 0 ? 2 * kLog2e * a.scale / a.softcap : kLog2e * a.scale), cap(a.softcap * kLog2e) {}
   // softcap * log2(e) * tanh(x), from x = score * 2 log2(e).
-  __device__ float capped(float x) const { return fmaf(-2 * cap, reciprocal(exp2_fast(x) + 1), cap); }
+  __device__ float capped(float x) const { return fmaf(-2 * cap, ptx::reciprocal(ptx::exp2_fast(x) + 1), cap); }
 };
 
 // One item of work: a tile of tokens, a key head and the keys [begin, end) at most.
@@ -71,7 +71,7 @@ __device__ inline Range hull(const PrefillAttentionArgs& a, const Item& item) {
 // What makes sums of values the result; largest is an exponent of two.
 __device__ inline float final_factor(const PrefillAttentionArgs& a, int head, float largest, float total) {
   if (!(total > 0)) return 0;
-  return 1.0f / (a.sinks ? total + exp2_fast(a.sinks[head] * kLog2e - largest) : total);
+  return 1.0f / (a.sinks ? total + ptx::exp2_fast(a.sinks[head] * kLog2e - largest) : total);
 }
 
 // kR blocks of 16 rows, of which the thread has rows lane / 4 and that + 8; of these, elements lane % 4 * 2 + {0, 1} of
@@ -157,7 +157,7 @@ struct Rows {
         most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
         most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
         const float base = most == -INFINITY ? 0 : most;  // nothing seen yet
-        factor[r][half] = exp2_fast(largest[r][half] - base);
+        factor[r][half] = ptx::exp2_fast(largest[r][half] - base);
         changed |= most != largest[r][half];
         largest[r][half] = most;
         float sum = 0;
@@ -165,7 +165,7 @@ struct Rows {
         for (int n = 0; n < kN; ++n)
 #pragma unroll
           for (int i = 2 * half; i < 2 * half + 2; ++i) {
-            scores[r][n][i] = exp2_fast(scores[r][n][i] - base);
+            scores[r][n][i] = ptx::exp2_fast(scores[r][n][i] - base);
             sum += scores[r][n][i];
           }
         // The sum of a row that sees nothing keeps its bits: 1 times itself, plus zero.

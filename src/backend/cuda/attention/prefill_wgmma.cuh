@@ -7,7 +7,7 @@
 
 #include "backend/cuda/attention/prefill_merge.cuh"
 #include "backend/cuda/attention/prefill_pages.cuh"
-#include "backend/cuda/attention/prefill_wgmma_ops.cuh"
+#include "backend/cuda/ptx/wgmma.cuh"
 
 namespace tokamak::cuda::prefill {
 
@@ -18,8 +18,9 @@ inline constexpr int kFetcherRegisters = 40, kWorkerRegisters = (3 * 168 - kFetc
 // Ids of barriers: all workers; the fetchers; one more per group of workers.
 inline constexpr int kWorkersMeet = 1, kFetchersMeet = 2, kGroupMeets = 3;
 
-inline constexpr int kMostShared = 227 * 1024;  // bytes
-inline constexpr int kMostRaw = 4;              // buffers of blocks that are not decoded yet
+inline constexpr int kPanelRowBytes = 128, kPanelDims = 64;  // of operands in shared memory
+inline constexpr int kMostShared = 227 * 1024;               // bytes
+inline constexpr int kMostRaw = 4;                           // buffers of blocks that are not decoded yet
 
 template <int kDk, int kDv>
 struct WideShape {
@@ -84,16 +85,16 @@ __device__ void fetch_all(const WideParams& p, uint32_t shared) {
     const int32_t* pages = p.a.pages + p.a.page_begin[p.a.seq_ids[item.token]];
     const auto page_size = static_cast<uint32_t>(p.a.page_size);
     const auto fetch = [&](const Ring<S::kStages>& ring, const CUtensorMap* map, uint32_t to, int n_panels, int block) {
-      if (n >= S::kStages) barrier_wait(ring.empty(n), ring.parity(n - S::kStages));
+      if (n >= S::kStages) wait_copied(ring.empty(n), ring.parity(n - S::kStages));
       const int key = walk.key(block), box = p.box_rows;
       const int begin = max(key, walk.seen.begin / box * box);
       const int end = min(key + S::kKeys, (walk.seen.end + box - 1) / box * box);
-      barrier_expect(ring.full(n), (end - begin) * n_panels * kPanelRowBytes);
+      ptx::barrier_expect(ring.full(n), (end - begin) * n_panels * kPanelRowBytes);
       for (int at = begin; at < end; at += box) {
         const uint32_t page = static_cast<uint32_t>(at) / page_size, slot = static_cast<uint32_t>(at) % page_size;
         const int row = static_cast<int>((pages[page] * p.a.n_head_kv + item.head_kv) * page_size + slot);
         for (int panel = 0; panel < n_panels; ++panel)
-          copy_box(to + panel * S::kPanelBytes + (at - key) * kPanelRowBytes, map, row, panel, ring.full(n));
+          ptx::copy_box(to + panel * S::kPanelBytes + (at - key) * kPanelRowBytes, map, 0, row, panel, ring.full(n));
       }
     };
     for (int block = 0; block < walk.count; ++block, ++n) {
@@ -142,17 +143,17 @@ struct Decoder {
                           uint32_t barriers, uint32_t planes) const {
     const Ring<S::kStages> ring{barriers};
     const uint32_t block = n + i / 2, raw = 2 * n + i;
-    if (block >= S::kStages) barrier_wait(ring.empty(block), ring.parity(block - S::kStages));
-    barrier_wait(raw_full(raw), raw / p.n_raw & 1);
+    if (block >= S::kStages) wait_copied(ring.empty(block), ring.parity(block - S::kStages));
+    wait_copied(raw_full(raw), raw / p.n_raw & 1);
     const uint32_t to = planes + block % S::kStages * (S::kKeys * kDims * 2);
     decode_block<S::kKeys, kDims, kGroupThreads / 32>(
         layout, walk, i / 2, raw_at(raw), threadIdx.x % kGroupThreads / 32, [&](int row, int chunk, const uint4& v) {
-          store_vector(to + chunk / 8 * S::kPanelBytes + row * kPanelRowBytes + (chunk ^ row) % 8 * 16, v);
+          ptx::store_shared(to + chunk / 8 * S::kPanelBytes + row * kPanelRowBytes + (chunk ^ row) % 8 * 16, v);
         });
-    fence_bulk();
+    ptx::fence_bulk();
     __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(ring.full(block));
-    meet(kFetchersMeet, kGroupThreads);
+    if (threadIdx.x % 32 == 0) ptx::barrier_arrive(ring.full(block));
+    ptx::sync_threads(kFetchersMeet, kGroupThreads);
     if (i + p.n_raw < 2 * walk.count) fetch(item, walk, i + p.n_raw);
   }
 };
@@ -181,7 +182,7 @@ struct Worker : Rows<kDv, 1, WideShape<kDk, kDv>::kKeys> {
     if constexpr (S::kSharedQueries) {
       constexpr int kChunks = kDk / 8;
       const int meeting = kGroupMeets + static_cast<int>(threadIdx.x) / kGroupThreads;
-      meet(meeting, kGroupThreads);  // the group is through with the queries before
+      ptx::sync_threads(meeting, kGroupThreads);  // the group is through with the queries before
       for (int i = thread; i < kGroupRows * kChunks; i += kGroupThreads) {
         const int row = i / kChunks, chunk = i % kChunks;
         const float* from = row_of(first + row);
@@ -189,14 +190,16 @@ struct Worker : Rows<kDv, 1, WideShape<kDk, kDv>::kKeys> {
         if (from) {
           const float4 low = *reinterpret_cast<const float4*>(from + 8 * chunk);
           const float4 high = *reinterpret_cast<const float4*>(from + 8 * chunk + 4);
-          v = {pack_clamped(low.x * factor, low.y * factor), pack_clamped(low.z * factor, low.w * factor),
-               pack_clamped(high.x * factor, high.y * factor), pack_clamped(high.z * factor, high.w * factor)};
+          v = {ptx::to_halves_clamped(low.x * factor, low.y * factor),
+               ptx::to_halves_clamped(low.z * factor, low.w * factor),
+               ptx::to_halves_clamped(high.x * factor, high.y * factor),
+               ptx::to_halves_clamped(high.z * factor, high.w * factor)};
         }
-        store_vector(q_at + chunk / 8 * kGroupRows * kPanelRowBytes + row * kPanelRowBytes + ((chunk ^ row) % 8) * 16,
-                     v);
+        ptx::store_shared(
+            q_at + chunk / 8 * kGroupRows * kPanelRowBytes + row * kPanelRowBytes + ((chunk ^ row) % 8) * 16, v);
       }
-      fence_bulk();
-      meet(meeting, kGroupThreads);
+      ptx::fence_bulk();
+      ptx::sync_threads(meeting, kGroupThreads);
     } else {
       const int row = first + thread / 32 * 16 + thread % 32 / 4;
       const float* rows[2] = {row_of(row), row_of(row + 8)};
@@ -206,41 +209,43 @@ struct Worker : Rows<kDv, 1, WideShape<kDk, kDv>::kKeys> {
         for (int i = 0; i < 4; ++i) {
           float2 x = {0, 0};
           if (rows[i % 2]) x = *reinterpret_cast<const float2*>(rows[i % 2] + 16 * step + i / 2 * 8 + thread % 4 * 2);
-          q[step][i] = pack_clamped(x.x * factor, x.y * factor);
+          q[step][i] = ptx::to_halves_clamped(x.x * factor, x.y * factor);
         }
     }
   }
 
   // Starts scores = queries * keys.
   __device__ void start_scores(uint32_t keys) {
-    const uint64_t k = rows_operand(keys);
-    products_begin();
+    const uint64_t k = ptx::rows_operand(keys);
+    ptx::products_begin();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      const uint64_t b = advanced(k, step / 4 * S::kPanelBytes + step % 4 * 32);
+      const uint64_t b = ptx::advanced(k, step / 4 * S::kPanelBytes + step % 4 * 32);
       if constexpr (S::kSharedQueries) {
-        const uint64_t a = advanced(rows_operand(q_at), step / 4 * kGroupRows * kPanelRowBytes + step % 4 * 32);
-        multiply_shared_64<0, false>(scores[0], a, b, step > 0);
+        const uint64_t a =
+            ptx::advanced(ptx::rows_operand(q_at), step / 4 * kGroupRows * kPanelRowBytes + step % 4 * 32);
+        ptx::multiply_shared_64<0, false>(scores[0], a, b, step > 0);
       } else if constexpr (S::kKeys == 128) {
-        multiply_registers_128<0, false>(scores[0], q[step], b, step > 0);
+        ptx::multiply_registers_128<0, false>(scores[0], q[step], b, step > 0);
       } else {
-        multiply_registers_64<0, false>(scores[0], q[step], b, step > 0);
+        ptx::multiply_registers_64<0, false>(scores[0], q[step], b, step > 0);
       }
     }
-    products_end();
+    ptx::products_end();
   }
   // Starts sums += probabilities * values.
   __device__ void start_values(uint32_t values) {
-    const uint64_t v = columns_operand(values, S::kPanelBytes);
-    products_begin();
+    const uint64_t v = ptx::columns_operand(values, S::kPanelBytes);
+    ptx::products_begin();
 #pragma unroll
     for (int step = 0; step < kValueSteps; ++step) {
-      const uint64_t b = advanced(v, step * 16 * kPanelRowBytes);
-      if constexpr (kDv == 64) multiply_registers_64<0, true>(sums[0], p[step], b, 1);
-      if constexpr (kDv >= 128) multiply_registers_128<0, true>(sums[0], p[step], b, 1);
-      if constexpr (kDv == 256) multiply_registers_128<16, true>(sums[0], p[step], advanced(b, 2 * S::kPanelBytes), 1);
+      const uint64_t b = ptx::advanced(v, step * 16 * kPanelRowBytes);
+      if constexpr (kDv == 64) ptx::multiply_registers_64<0, true>(sums[0], p[step], b, 1);
+      if constexpr (kDv >= 128) ptx::multiply_registers_128<0, true>(sums[0], p[step], b, 1);
+      if constexpr (kDv == 256)
+        ptx::multiply_registers_128<16, true>(sums[0], p[step], ptx::advanced(b, 2 * S::kPanelBytes), 1);
     }
-    products_end();
+    ptx::products_end();
   }
   // Adds a row's keys to those put aside. All four threads of the row.
   __device__ Merged::Factors take(Merged& earlier, int half, bool is_first) const {
@@ -300,7 +305,7 @@ struct Worker : Rows<kDv, 1, WideShape<kDk, kDv>::kKeys> {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float* s = &scores[0][2 * step + i / 2][i % 2 * 2];
-        p[step][i] = pack(s[0], s[1]);
+        p[step][i] = ptx::to_halves(s[0], s[1]);
       }
   }
 };
@@ -316,19 +321,19 @@ struct WorkerBlocks {
   __device__ Ring<S::kStages> values() const { return {shared + S::kBarriersAt + 16 * S::kStages}; }
 
   __device__ uint32_t wait_keys(int block) const {
-    barrier_wait(keys().full(n + block), keys().parity(n + block));
+    wait_copied(keys().full(n + block), keys().parity(n + block));
     return shared + S::kKeysAt + (n + block) % S::kStages * S::kKeyBytes;
   }
   // Rows that no token of the item sees are zero.
   __device__ uint32_t wait_values(int block) const {
-    barrier_wait(values().full(n + block), values().parity(n + block));
+    wait_copied(values().full(n + block), values().parity(n + block));
     const uint32_t at = shared + S::kValuesAt + (n + block) % S::kStages * S::kValueBytes;
     if (!kDecodes && !walk.is_whole(block)) clear_hidden(block, at);
     return at;
   }
   __device__ void release(uint32_t empty) const {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(empty);
+    if (threadIdx.x % 32 == 0) ptx::barrier_arrive(empty);
   }
   __device__ void release_keys(int block) const { release(keys().empty(n + block)); }
   __device__ void release_values(int block) const { release(values().empty(n + block)); }
@@ -337,10 +342,10 @@ struct WorkerBlocks {
   __device__ void clear_hidden(int block, uint32_t at) const {
     constexpr int kChunks = S::kValueBytes / 16;
     for (int i = threadIdx.x % kWorkers; i < kChunks; i += kWorkers) {
-      if (walk.is_hidden(walk.key(block) + i / 8 % S::kKeys)) store_vector(at + 16 * i, {0, 0, 0, 0});
+      if (walk.is_hidden(walk.key(block) + i / 8 % S::kKeys)) ptx::store_shared(at + 16 * i, {0, 0, 0, 0});
     }
-    fence_bulk();
-    meet(kWorkersMeet, kWorkers);
+    ptx::fence_bulk();
+    ptx::sync_threads(kWorkersMeet, kWorkers);
   }
 };
 
@@ -349,8 +354,8 @@ template <int kDk, int kDv, bool kDecodes>
 __device__ void work_through(Worker<kDk, kDv>& w, const Scores& s, const WorkerBlocks<kDk, kDv, kDecodes>& blocks,
                              int block, int end) {
   w.start_scores(blocks.wait_keys(block));
-  products_wait<0>();
-  settle(w.scores[0]);
+  ptx::products_wait<0>();
+  ptx::settle(w.scores[0]);
   blocks.release_keys(block);
   w.finish_scores(s, blocks.walk.key(block));
   w.soften();
@@ -358,20 +363,20 @@ __device__ void work_through(Worker<kDk, kDv>& w, const Scores& s, const WorkerB
   for (++block; block < end; ++block) {
     w.start_scores(blocks.wait_keys(block));
     w.start_values(blocks.wait_values(block - 1));
-    products_wait<1>();
-    settle(w.scores[0]);
+    ptx::products_wait<1>();
+    ptx::settle(w.scores[0]);
     blocks.release_keys(block);
     w.finish_scores(s, blocks.walk.key(block));
     w.soften();
-    products_wait<0>();
-    settle(w.sums[0]);
+    ptx::products_wait<0>();
+    ptx::settle(w.sums[0]);
     blocks.release_values(block - 1);
     w.rescale();
     w.pack_probabilities();
   }
   w.start_values(blocks.wait_values(end - 1));
-  products_wait<0>();
-  settle(w.sums[0]);
+  ptx::products_wait<0>();
+  ptx::settle(w.sums[0]);
   blocks.release_values(end - 1);
   w.add_totals();
 }
@@ -406,29 +411,29 @@ __device__ void init_barriers(const WideParams& p, uint32_t shared) {
   using S = WideShape<kDk, kDv>;
   for (const uint32_t at : {shared + S::kBarriersAt, shared + S::kBarriersAt + 16 * S::kStages})
     for (int stage = 0; stage < S::kStages; ++stage) {
-      barrier_init(Ring<S::kStages>{at}.full(stage), kDecodes ? kGroupThreads / 32 : 1);
-      barrier_init(Ring<S::kStages>{at}.empty(stage), kWorkers / 32);
+      ptx::barrier_init(Ring<S::kStages>{at}.full(stage), kDecodes ? kGroupThreads / 32 : 1);
+      ptx::barrier_init(Ring<S::kStages>{at}.empty(stage), kWorkers / 32);
     }
-  for (int i = 0; kDecodes && i < p.n_raw; ++i) barrier_init(shared + S::kRawBarriersAt + 8 * i, 1);
-  fence_bulk();
+  for (int i = 0; kDecodes && i < p.n_raw; ++i) ptx::barrier_init(shared + S::kRawBarriersAt + 8 * i, 1);
+  ptx::fence_bulk();
 }
 
 template <int kDk, int kDv, bool kDecodes>
 __global__ void __launch_bounds__(kGroupThreads + kWorkers, 1)
     prefill_wide_kernel(const __grid_constant__ WideParams p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  extern __shared__ __align__(1024) uint8_t memory[];
-  const uint32_t shared = shared_address(memory);
+  TOKAMAK_DYNAMIC_SHARED(1024, uint8_t, memory);
+  const uint32_t shared = ptx::shared_address(memory);
   if (threadIdx.x == 0) init_barriers<kDk, kDv, kDecodes>(p, shared);
   __syncthreads();
   if (threadIdx.x >= kWorkers) {
-    give_registers<kFetcherRegisters>();
+    ptx::give_registers<kFetcherRegisters>();
     if constexpr (kDecodes)
       Decoder<kDk, kDv>{p, shared}.run();
     else if (threadIdx.x < kWorkers + 32)
       fetch_all<kDk, kDv>(p, shared);
   } else {
-    take_registers<kWorkerRegisters>();
+    ptx::take_registers<kWorkerRegisters>();
     const Scores s(p.a);
     Merged* merged = reinterpret_cast<Merged*>(memory + WideShape<kDk, kDv>::kMergedAt);
     uint32_t n = 0;

@@ -5,6 +5,7 @@
 
 #include "backend/cuda/attention/prefill_kernels.h"
 #include "backend/cuda/attention/prefill_wgmma.cuh"
+#include "backend/cuda/overlap.h"
 
 namespace tokamak::cuda::prefill {
 
@@ -58,8 +59,7 @@ cudaError_t launch_wide(const PrefillAttentionArgs& a, cudaStream_t stream) {
   if (error != cudaSuccess) return error;
   const auto grid =
       static_cast<unsigned>(std::min<int64_t>(a.n_tokens * a.n_head_kv * (a.partials ? a.n_parts : 1), n_sms));
-  kernel<<<grid, kGroupThreads + kWorkers, n_bytes, stream>>>(p);
-  return cudaGetLastError();
+  return launch_in_turn(kernel, grid, kGroupThreads + kWorkers, n_bytes, stream, p);
 }
 
 template <int kDk, int kDv, bool kDecodes>

@@ -14,6 +14,8 @@
 #include "backend/cuda/matvec/geometry.h"
 #include "backend/cuda/matvec/params.h"
 #include "backend/cuda/overlap.h"
+#include "backend/cuda/ptx/memory.cuh"
+#include "backend/cuda/ptx/mma.cuh"
 
 namespace tokamak::cuda {
 
@@ -48,11 +50,7 @@ struct Activations {  // of half a step: words of two k each
 };
 
 __device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[2][8], int i, uint32_t b0, uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0][2 * i]), "r"(a[1][2 * i]), "r"(a[0][2 * i + 1]), "r"(a[1][2 * i + 1]), "r"(b0), "r"(b1));
+  ptx::multiply_f16(c, {a[0][2 * i], a[1][2 * i], a[0][2 * i + 1], a[1][2 * i + 1]}, b0, b1);
 }
 
 // What a lane reads: its row blocks of each matrix and its columns.
@@ -193,7 +191,7 @@ __device__ inline void finish_tile(const MatvecParams& p, const ColumnsSplit& s,
 template <class P, int kTiles>
 __device__ __forceinline__ void run_tile(const MatvecParams& p, const ColumnsSplit& s, int tile) {
   using Tile = ColumnsTile<P>;
-  extern __shared__ uint4 shared[];
+  TOKAMAK_DYNAMIC_SHARED(16, uint4, shared);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   LanePlaces<P, kTiles> at;
   at.quad = lane % 4;

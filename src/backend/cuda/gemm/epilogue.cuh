@@ -4,8 +4,8 @@
 #pragma once
 
 #include "backend/cuda/gemm/items.cuh"
-#include "backend/cuda/gemm/wgmma.cuh"
 #include "backend/cuda/matvec/epilogue.cuh"
+#include "backend/cuda/ptx/barrier.cuh"
 
 namespace tokamak::cuda {
 
@@ -109,13 +109,13 @@ __device__ inline void store_swiglu(const GemmParams& p, const GemmItem& item, c
 #pragma unroll
   for (int first = 0; first < N / 8; first += kTiles) {
     if (8 * first >= item.tile.n_cols) break;
-    if (first > 0) sync_threads(1 + me.team, me.n_threads);
+    if (first > 0) ptx::sync_threads(1 + me.team, me.n_threads);
 #pragma unroll
     for (int j = 0; j < kTiles; ++j) {
       const float* s = sum + 4 * (first + j);
       given[j * 128] = me.lane ? make_float2(s[0], s[2]) : make_float2(s[1], s[3]);
     }
-    sync_threads(1 + me.team, me.n_threads);
+    ptx::sync_threads(1 + me.team, me.n_threads);
 #pragma unroll
     for (int j = 0; j < kTiles; ++j) {
       const int col = 8 * (first + j) + me.thread % 4 * 2 + me.lane;
@@ -143,7 +143,7 @@ __device__ inline void store_glu(const GemmParams& p, const GemmItem& item, cons
                 me.thread % 4 * 2 * kStride;
 #pragma unroll 1
   for (int chunk = 0; chunk < N / kChunk && chunk * kChunk < item.tile.n_cols; ++chunk) {
-    if (chunk > 0) sync_threads(1 + me.team, me.n_threads);
+    if (chunk > 0) ptx::sync_threads(1 + me.team, me.n_threads);
 #pragma unroll
     for (int c = 0; c < N / kChunk; ++c)
       if (c == chunk)
@@ -152,7 +152,7 @@ __device__ inline void store_glu(const GemmParams& p, const GemmItem& item, cons
           const int at = c * (kChunk / 2) + i / 2 * 4 + i % 2;
           *reinterpret_cast<float2*>(mine + (i / 2 * 8 + i % 2) * kStride) = make_float2(sum[at], sum[at + 2]);
         }
-    sync_threads(1 + me.team, me.n_threads);
+    ptx::sync_threads(1 + me.team, me.n_threads);
     const int n_cols = row < p.n_rows ? min(kChunk, item.tile.n_cols - chunk * kChunk) : 0;
 #pragma unroll 1
     for (int c = me.thread / 64 + 2 * me.lane; c < n_cols; c += 4) {
@@ -177,14 +177,14 @@ __device__ inline void store_item(const GemmParams& p, const GemmItem& item, flo
     const int x_col = item.tile.first_col + c;
     columns[c] = {factor * p.x_factor[x_col], p.destination ? p.destination[x_col] : x_col};
   }
-  sync_threads(1 + me.team, me.n_threads);
+  ptx::sync_threads(1 + me.team, me.n_threads);
   if (p.n_lanes == 1 || p.n_splits > 1)
     store_sums<N, W>(p, item, me, sum, columns);
   else if (p.glu == static_cast<int>(MatvecGlu::swiglu))
     store_swiglu<N, W>(p, item, me, sum, exchange, columns);
   else
     store_glu<Shape, N, W>(p, item, me, sum, exchange, columns);
-  sync_threads(1 + me.team, me.n_threads);
+  ptx::sync_threads(1 + me.team, me.n_threads);
 }
 
 }  // namespace tokamak::cuda

@@ -46,36 +46,28 @@ uint32_t host_half2(F f) {
 
 TOKAMAK_HD uint32_t half2_add(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__)
-  uint32_t out;
-  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
-  return out;
+  return ptx::add_halves(a, b);
 #else
   return host_half2([&](int i) { return double{half_at(a, i)} + half_at(b, i); });
 #endif
 }
 TOKAMAK_HD uint32_t half2_mul(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__)
-  uint32_t out;
-  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
-  return out;
+  return ptx::multiply_halves(a, b);
 #else
   return host_half2([&](int i) { return double{half_at(a, i)} * half_at(b, i); });
 #endif
 }
 TOKAMAK_HD uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c) {
 #if defined(__CUDA_ARCH__)
-  uint32_t out;
-  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
-  return out;
+  return ptx::fuse_halves(a, b, c);
 #else
   return host_half2([&](int i) { return double{half_at(a, i)} * half_at(b, i) + half_at(c, i); });
 #endif
 }
 TOKAMAK_HD uint32_t half2_of(float low, float high) {
 #if defined(__CUDA_ARCH__)
-  uint32_t out;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
-  return out;
+  return ptx::to_halves(low, high);
 #else
   return host_half(low) | host_half(high) << 16;
 #endif
@@ -130,16 +122,8 @@ TOKAMAK_HD void e2m1_halves(uint32_t codes, uint32_t (&out)[2]) {
   // As e4m3 the bits of an e2m1 are its value times 2^-6. Even codes, then odd ones.
   const uint32_t even = (codes << 2 & 0x1C1C1C1C) | (codes << 4 & 0x80808080);
   const uint32_t odd = (codes >> 2 & 0x1C1C1C1C) | (codes & 0x80808080);
-  const auto convert = [](uint32_t word) {
-    uint32_t halves;
-    if constexpr (upper)
-      asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %1;\ncvt.rn.f16x2.e4m3x2 %0, h;\n}" : "=r"(halves) : "r"(word));
-    else
-      asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %1;\ncvt.rn.f16x2.e4m3x2 %0, l;\n}" : "=r"(halves) : "r"(word));
-    return halves;
-  };
-  out[0] = convert(even);
-  out[1] = convert(odd);
+  out[0] = ptx::halves_of_e4m3<upper>(even);
+  out[1] = ptx::halves_of_e4m3<upper>(odd);
 #else
   // A code at the top of a half: its sign, then exponent and mantissa at their places give value * 2^-14.
   const uint32_t odd = pick_bytes(codes, 0, upper ? 0x3424 : 0x1404), even = odd << 4;

@@ -14,8 +14,12 @@
 #include <cuda_runtime_api.h>
 
 #include "backend/cuda/gemm/epilogue.cuh"
-#include "backend/cuda/gemm/wgmma.cuh"
 #include "backend/cuda/overlap.h"
+#include "backend/cuda/ptx/arithmetic.cuh"
+#include "backend/cuda/ptx/barrier.cuh"
+#include "backend/cuda/ptx/copy.cuh"
+#include "backend/cuda/ptx/memory.cuh"
+#include "backend/cuda/ptx/wgmma.cuh"
 
 namespace tokamak::cuda {
 
@@ -38,9 +42,9 @@ __device__ inline void produce(const GemmParams& p, Ring<kStages> ring, int n_it
     const int64_t stage_bytes = int64_t{p.n_padded} * kStageBytes;
     const uint8_t* from = p.x + int64_t{item.tile.first_col} * kStageBytes + 2 * item.begin * stage_bytes;
     for (int stage = 2 * item.begin; stage < 2 * item.end; ++stage, from += stage_bytes) {
-      barrier_wait(ring.empty + 8 * ring.slot, ring.parity ^ 1);
-      barrier_expect(ring.full + 8 * ring.slot, n_bytes);
-      bulk_copy(ring.data + ring.slot * (N * kStageBytes), from, n_bytes, ring.full + 8 * ring.slot);
+      ptx::barrier_wait(ring.empty + 8 * ring.slot, ring.parity ^ 1);
+      ptx::barrier_expect(ring.full + 8 * ring.slot, n_bytes);
+      ptx::copy_bulk(ring.data + ring.slot * (N * kStageBytes), from, n_bytes, ring.full + 8 * ring.slot);
       ring.advance();
     }
   }
@@ -100,7 +104,7 @@ __device__ inline void pin(uint32_t (&a)[2][8]) {
 #pragma unroll
   for (int r = 0; r < 2; ++r)
 #pragma unroll
-    for (int i = 0; i < 8; ++i) asm volatile("" : "+r"(a[r][i]));
+    for (int i = 0; i < 8; ++i) ptx::pin(a[r][i]);
 }
 
 // One stage: 64 k of the warpgroup's rows times N columns.
@@ -108,11 +112,12 @@ template <int N>
 __device__ inline void multiply_stage(float (&sum)[N / 2], uint32_t (&a)[2][8], uint32_t columns) {
 #if defined(TOKAMAK_HAS_WGMMA)
   pin(a);
-  wgmma_fence();
-  const uint64_t b = swizzled_rows(columns);
+  ptx::products_begin();
+  const uint64_t b = ptx::rows_operand(columns & 0x3FFFF);  // all that an operand holds of an address
 #pragma unroll
-  for (int i = 0; i < 4; ++i) wgmma<N>(sum, a[0][2 * i], a[1][2 * i], a[0][2 * i + 1], a[1][2 * i + 1], b + 2 * i);
-  wgmma_commit();
+  for (int i = 0; i < 4; ++i)
+    ptx::multiply_columns<N>(sum, a[0][2 * i], a[1][2 * i], a[0][2 * i + 1], a[1][2 * i + 1], ptx::advanced(b, 32 * i));
+  ptx::products_end();
 #endif
 }
 
@@ -133,7 +138,7 @@ __device__ inline void consume(const GemmParams& p, Ring<kStages> ring, int n_it
   block_pair_halves<P, 0>(pairs[0], row, lookup, a[0]);
   int previous = -1;  // slot of the stage before
   const auto release = [&] {
-    if (previous >= 0 && threadIdx.x % 32 == 0) barrier_arrive(ring.empty + 8 * previous);
+    if (previous >= 0 && threadIdx.x % 32 == 0) ptx::barrier_arrive(ring.empty + 8 * previous);
     previous = ring.slot;
     ring.advance();
   };
@@ -144,23 +149,23 @@ __device__ inline void consume(const GemmParams& p, Ring<kStages> ring, int n_it
     for (int i = 0; i < N / 2; ++i) sum[i] = 0.0f;
 #pragma unroll 1
     for (int left = item_of<N>(p, index).n_groups(); left > 0; --left) {
-      barrier_wait(ring.full + 8 * ring.slot, ring.parity);
+      ptx::barrier_wait(ring.full + 8 * ring.slot, ring.parity);
       multiply_stage<N>(sum, a[0], ring.data + ring.slot * (N * kStageBytes));
-      wgmma_wait<1>();
+      ptx::products_wait<1>();
       release();
       block_pair_halves<P, 1>(pairs[0], row, lookup, a[1]);
 #pragma unroll
       for (int i = 0; i < D; ++i) pairs[i] = pairs[i + 1];
       pairs[D] = walk.next();
-      barrier_wait(ring.full + 8 * ring.slot, ring.parity);
+      ptx::barrier_wait(ring.full + 8 * ring.slot, ring.parity);
       multiply_stage<N>(sum, a[1], ring.data + ring.slot * (N * kStageBytes));
-      wgmma_wait<1>();
+      ptx::products_wait<1>();
       release();
       block_pair_halves<P, 0>(pairs[0], row, lookup, a[0]);
     }
-    wgmma_wait<0>();
+    ptx::products_wait<0>();
     int again = index;  // nothing of the item is kept in registers over the loop
-    asm volatile("" : "+r"(again));
+    ptx::pin(again);
     store_item<Shape, N, W>(p, item_of<N>(p, again), kHalfFactor<P>, sum, exchange, columns);
   }
 #endif
@@ -170,21 +175,21 @@ template <class P, int N, int W, int D>
 __global__ void __launch_bounds__((W + 1) * 128, 1) gemm_kernel(const __grid_constant__ GemmParams p) {
 #if defined(TOKAMAK_HAS_WGMMA)
   using Shape = GemmShape<P, N, W, D>;
-  extern __shared__ uint8_t shared[];
+  TOKAMAK_DYNAMIC_SHARED(1, uint8_t, shared);
   // Swizzled stages begin at multiples of 1024.
-  uint8_t* stages = shared + (1024 - shared_address(shared) % 1024) % 1024;
+  uint8_t* stages = shared + (1024 - ptx::shared_address(shared) % 1024) % 1024;
   uint8_t* exchange = stages + Shape::kStages * N * kStageBytes;
   uint8_t* columns = exchange + Shape::kExchangeBytes;
   uint8_t* table = columns + Shape::kColumnBytes;
-  Ring<Shape::kStages> ring{shared_address(stages), shared_address(table + P::kTableBytes),
-                            shared_address(table + P::kTableBytes + 8 * Shape::kStages)};
+  Ring<Shape::kStages> ring{ptx::shared_address(stages), ptx::shared_address(table + P::kTableBytes),
+                            ptx::shared_address(table + P::kTableBytes + 8 * Shape::kStages)};
   allow_next_kernel();
   if (threadIdx.x == 0) {
     for (int i = 0; i < Shape::kStages; ++i) {
-      barrier_init(ring.full + 8 * i, 1);
-      barrier_init(ring.empty + 8 * i, 4 * W);
+      ptx::barrier_init(ring.full + 8 * i, 1);
+      ptx::barrier_init(ring.empty + 8 * i, 4 * W);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    ptx::fence_barrier_init();
   }
   if constexpr (P::kTableBytes > 0)
     for (int i = threadIdx.x; i < P::kTableBytes / 16; i += Shape::kThreads)
@@ -193,11 +198,11 @@ __global__ void __launch_bounds__((W + 1) * 128, 1) gemm_kernel(const __grid_con
   const int n_items = count_items(p);
   __syncthreads();
   if (threadIdx.x >= W * 128) {
-    lower_registers<Shape::kProducerRegisters>();
+    ptx::give_registers<Shape::kProducerRegisters>();
     wait_for_previous_kernel();
     if (threadIdx.x == W * 128) produce<N>(p, ring, n_items);
   } else {
-    raise_registers<Shape::kConsumerRegisters>();
+    ptx::take_registers<Shape::kConsumerRegisters>();
     consume<P, N, W, D>(p, ring, n_items, reinterpret_cast<float*>(exchange), reinterpret_cast<ColumnInfo*>(columns),
                         Lookup{reinterpret_cast<const uint32_t*>(table), 0});
   }

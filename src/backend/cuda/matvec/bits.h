@@ -1,11 +1,12 @@
 // Words of packed weights and the few integer tricks that the types share, for the GPU and (for tests) the host.
-// No includes of the project: device code is compiled by nvcc.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
 #if defined(__CUDACC__)
+#include "backend/cuda/ptx/arithmetic.cuh"
+#include "backend/cuda/ptx/memory.cuh"
 #define TOKAMAK_HD __host__ __device__ __forceinline__
 #else
 #define TOKAMAK_HD inline
@@ -31,39 +32,20 @@ TOKAMAK_HD T load_as(const uint8_t* p) {
       for (int j = 0; j < 4; ++j) value.w[4 * i + j] = part.w[j];
     }
     return value;
-  } else if constexpr (sizeof(T) == 16) {
+  } else if constexpr (sizeof(T) == 16 || sizeof(T) == 8) {
     T v;
-    if constexpr (kStream)
-      asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
-                   : "l"(p));
-    else
-      asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
-                   : "l"(p));
-    return v;
-  } else if constexpr (sizeof(T) == 8) {
-    T v;
-    if constexpr (kStream)
-      asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.w[0]), "=r"(v.w[1]) : "l"(p));
-    else
-      asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.w[0]), "=r"(v.w[1]) : "l"(p));
+    ptx::load_constant<kStream>(p, v.w);
     return v;
   } else if constexpr (sizeof(T) == 4 && alignof(T) == 4 && sizeof(T) == sizeof(Words<1>)) {
-    uint32_t v;
-    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    const uint32_t v = ptx::load_constant_4(p);
     T value;
     memcpy(&value, &v, 4);
     return value;
   } else if constexpr (sizeof(T) == 2) {
-    uint16_t v;
-    asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(p));
-    return v;
+    return ptx::load_constant_2(p);
   } else {
     static_assert(sizeof(T) == 1);
-    uint32_t v;
-    asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(p));
-    return static_cast<T>(v);
+    return static_cast<T>(ptx::load_constant_1(p));
   }
 #else
   T value;
@@ -93,12 +75,7 @@ TOKAMAK_HD float fused(float a, float b, float c) {  // a * b + c, rounded once
 // The binary16 in the low (part 0) or high half of a word.
 TOKAMAK_HD float half_at(uint32_t word, int part) {
 #if defined(__CUDA_ARCH__)
-  float f;
-  if (part)
-    asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %1;\ncvt.f32.f16 %0, h;\n}" : "=f"(f) : "r"(word));
-  else
-    asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %1;\ncvt.f32.f16 %0, l;\n}" : "=f"(f) : "r"(word));
-  return f;
+  return part ? ptx::high_half(word) : ptx::low_half(word);
 #else
   const uint32_t h = part ? word >> 16 : word & 0xFFFF;
   const uint32_t sign = (h & 0x8000u) << 16, exponent = (h >> 10) & 31, mantissa = h & 1023;
@@ -113,9 +90,7 @@ TOKAMAK_HD float half_at(uint32_t word, int part) {
 // picked byte's top bit eight times.
 TOKAMAK_HD uint32_t pick_bytes(uint32_t lo, uint32_t hi, uint32_t selector) {
 #if defined(__CUDA_ARCH__)
-  uint32_t out;
-  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(lo), "r"(hi), "r"(selector));
-  return out;
+  return ptx::pick_bytes(lo, hi, selector);
 #else
   const uint64_t all = static_cast<uint64_t>(hi) << 32 | lo;
   uint32_t out = 0;
@@ -133,12 +108,7 @@ TOKAMAK_HD uint32_t pick_bytes(uint32_t lo, uint32_t hi, uint32_t selector) {
 template <bool kSigned>
 TOKAMAK_HD int dot4(uint32_t w, uint32_t a, int sum) {
 #if defined(__CUDA_ARCH__)
-  int out;
-  if constexpr (kSigned)
-    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(out) : "r"(w), "r"(a), "r"(sum));
-  else
-    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(out) : "r"(w), "r"(a), "r"(sum));
-  return out;
+  return ptx::dot_bytes<kSigned>(w, a, sum);
 #else
   for (int i = 0; i < 4; ++i) {
     const int x = kSigned ? static_cast<int8_t>(w >> (8 * i)) : static_cast<int>(w >> (8 * i) & 255);

@@ -15,6 +15,7 @@
 #include "backend/cuda/matvec/params.h"
 #include "backend/cuda/matvec/types_plain.h"
 #include "backend/cuda/overlap.h"
+#include "backend/cuda/ptx/memory.cuh"
 
 namespace tokamak::cuda {
 
@@ -204,7 +205,7 @@ __device__ inline void finish_rows(const MatvecParams& p, const Split& s, const 
 // again for every row block, which is decoded once.
 template <class P, bool kColumns>
 __device__ __forceinline__ void run_cta(const MatvecParams& p, const Split& s, int cta) {
-  extern __shared__ uint4 shared[];
+  TOKAMAK_DYNAMIC_SHARED(16, uint4, shared);
   // The first loads of weights are what everything waits for: only what they need comes before them.
   const int lane = threadIdx.x % 32;
   const int cta_first_block = cta * s.cta_blocks;

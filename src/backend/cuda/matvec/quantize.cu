@@ -114,8 +114,7 @@ template <class Params>
 cudaError_t launch_with(void (*kernel)(Params), dim3 grid, unsigned threads, const Params& params, bool overlap,
                         cudaStream_t stream) {
   if (overlap) return launch_overlapped(kernel, grid, threads, 0, stream, params);
-  kernel<<<grid, threads, 0, stream>>>(params);
-  return cudaGetLastError();
+  return launch_in_turn(kernel, grid, threads, 0, stream, params);
 }
 
 }  // namespace

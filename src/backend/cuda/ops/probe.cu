@@ -8,14 +8,9 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kInFlight = 8;
 
-__device__ uint64_t nanoseconds_now() {
-  uint64_t now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-  return now;
-}
 __global__ void hold_kernel(uint64_t nanoseconds) {
-  const uint64_t start = nanoseconds_now();
-  while (nanoseconds_now() - start < nanoseconds) {
+  const uint64_t start = ptx::nanoseconds_now();
+  while (ptx::nanoseconds_now() - start < nanoseconds) {
   }
 }
 
@@ -38,8 +33,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 cudaError_t launch_hold(uint64_t nanoseconds, cudaStream_t stream) {
-  hold_kernel<<<1, 1, 0, stream>>>(nanoseconds);
-  return cudaGetLastError();
+  return launch_in_turn(hold_kernel, 1, 1, 0, stream, nanoseconds);
 }
 
 cudaError_t launch_read(const std::byte* memory, uint64_t n_bytes, cudaStream_t stream) {
