@@ -11,8 +11,11 @@ if (($# == 0)); then
 fi
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
-if [[ -n $(find "$out" -mindepth 1 -maxdepth 1 ! -name bin ! -name lib -print -quit) || -L $out/bin || -L $out/lib ]]; then
-  echo "bundle: $out: holds other things than a bundle's bin and lib, which are made anew (name an empty folder)" >&2
+# A bundle carries a mark; nothing is emptied that does not.
+mark=.tokamak-bundle
+if [[ -L $out/bin || -L $out/lib || -n $(find "$out" -mindepth 1 -maxdepth 1 -print -quit) && ! -e $out/$mark ||
+  -n $(find "$out" -mindepth 1 -maxdepth 1 ! -name bin ! -name lib ! -name $mark -print -quit) ]]; then
+  echo "bundle: $out: holds other things than a bundle, whose bin and lib are made anew (name an empty folder)" >&2
   exit 2
 fi
 shift
@@ -31,12 +34,8 @@ if ! grep -q '^TOKAMAK_CUDA:[A-Z]*=\(ON\|1\|TRUE\|YES\)$' "$build/CMakeCache.txt
 fi
 cmake --build "$build" -j "${TOKAMAK_JOBS:-$(nproc)}" --target "${programs[@]}"
 
-if [[ -e $out/bin || -e $out/lib ]] && [[ ! -e $out/.tokamak-bundle ]]; then
-  echo "bundle: $out has a bin or lib that is no bundle's: name an empty folder" >&2
-  exit 1
-fi
 rm -rf "${out:?}/bin" "${out:?}/lib"
-touch "$out/.tokamak-bundle"
+touch "$out/$mark"
 mkdir -p "$out/bin" "$out/lib"
 for program in "${programs[@]}"; do
   strip -o "$out/bin/$program" "$build/bin/$program"
