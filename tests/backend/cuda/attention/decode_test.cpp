@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backend/cuda/attention/attention.h"
+#include "backend/cuda/attention/attention_reference.h"
 #include "backend/cuda/attention/host_cache.h"
 #include "backend/cuda/matvec/activations.h"
 #include "backend/cuda/matvec/device_memory.h"
@@ -157,39 +158,20 @@ double units(KvType type) { return type == KvType::bf16 ? 128 : 8; }
 double share_of_bound(const Data& d, const Token& t, int64_t head, const float* y) {
   const Shape& s = d.shape;
   constexpr double kUnit = 0x1p-24;
-  int begin = 0, end = s.causal ? t.position + 1 : s.n_keys(t.seq);
-  if (s.window > 0)
-    begin = std::max(0, t.position - static_cast<int>(s.window) + 1), end = std::min(end, t.position + 1);
-  if (s.chunk > 0) begin = std::max(begin, t.position / static_cast<int>(s.chunk) * static_cast<int>(s.chunk));
   const size_t rows = t.seq * static_cast<size_t>(s.n_head_kv) + static_cast<size_t>(head / (s.n_head / s.n_head_kv));
   const double *keys = d.key_rows[rows].data(), *values = d.value_rows[rows].data();
   const float* q = d.queries.data() + ((&t - s.tokens.data()) * s.n_head + head) * s.dk;
-  std::vector<double> scores;
-  double size = 0, largest = -HUGE_VAL;
-  for (int key = begin; key < end; ++key) {
-    const double* k = keys + key * s.dk;
-    double score = 0, sum = 0;
-    for (int64_t i = 0; i < s.dk; ++i) score += double{q[i]} * k[i], sum += std::abs(double{q[i]} * k[i]);
-    score *= s.scale();
-    if (s.softcap > 0) score = s.softcap * std::tanh(score / s.softcap);
-    scores.push_back(score);
-    size = std::max(size, s.scale() * sum);
-    largest = std::max(largest, score);
-  }
-  const double e =
-      kUnit * ((static_cast<double>(s.dk) + units(s.type)) * size + 16 * (1 + std::abs(largest) + s.softcap));
-  const double relative = std::expm1(2 * e) + kUnit * (2 * static_cast<double>(end - begin) + 64 + units(s.type));
-  double total = s.sinks ? std::exp(d.sinks[static_cast<size_t>(head)] - largest) : 0;
-  for (double& score : scores) total += score = std::exp(score - largest);
-  std::vector<double> expected(static_cast<size_t>(s.dv)), magnitude(expected);
-  for (int key = begin; key < end; ++key) {
-    const double* v = values + key * s.dv;
-    const double p = scores[static_cast<size_t>(key - begin)] / total;
-    for (size_t i = 0; i < expected.size(); ++i) expected[i] += p * v[i], magnitude[i] += p * std::abs(v[i]);
-  }
+  const KeyRange seen = visible_keys(s, t.position, s.n_keys(t.seq));
+  const Attended exact = attend(
+      s, q, seen, s.sinks ? d.sinks[static_cast<size_t>(head)] : -HUGE_VAL,
+      [&](int64_t key) { return keys + key * s.dk; }, [&](int64_t key) { return values + key * s.dv; });
+  const double e = kUnit * ((static_cast<double>(s.dk) + units(s.type)) * exact.largest_sum +
+                            16 * (1 + std::abs(exact.largest_score) + s.softcap));
+  const double relative =
+      std::expm1(2 * e) + kUnit * (2 * static_cast<double>(seen.end - seen.begin) + 64 + units(s.type));
   double worst = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const double share = std::abs(y[i] - expected[i]) / (relative * magnitude[i] + 1e-12);
+  for (size_t i = 0; i < exact.y.size(); ++i) {
+    const double share = std::abs(y[i] - exact.y[i]) / (relative * exact.magnitude[i] + 1e-12);
     worst = std::isnan(share) ? HUGE_VAL : std::max(worst, share);
   }
   return worst;
@@ -211,14 +193,12 @@ double worst_share(const Data& d, const std::vector<float>& y) {
   return worst;
 }
 
-constexpr const char* kTypeNames[] = {"f32", "f16", "bf16", "q8_0", "f8"};
-
 std::vector<Shape> shapes() {
   std::vector<Shape> out;
   for (const KvType type : {KvType::f16, KvType::bf16, KvType::q8_0, KvType::f8}) {
     const auto add = [&](Shape s) {
       s.type = type;
-      s.name = std::string(kTypeNames[static_cast<size_t>(type)]) + "_" + s.name;
+      s.name = std::string(kKvTypeNames[static_cast<size_t>(type)]) + "_" + s.name;
       out.push_back(s);
     };
     for (const auto& [dk, dv] :
@@ -364,7 +344,7 @@ TEST(HeadWrites, KeepWhatTheTypeCan) {
         for (int64_t d = 0; d < kDim; ++d) {
           const double want = x[static_cast<size_t>((t * kHeads + head) * kDim + d)];
           ASSERT_NEAR(row[static_cast<size_t>(d)], want, std::abs(want) * relative + absolute)
-              << kTypeNames[static_cast<size_t>(type)] << " " << t << " " << head << " " << d;
+              << kKvTypeNames[static_cast<size_t>(type)] << " " << t << " " << head << " " << d;
         }
       }
   }

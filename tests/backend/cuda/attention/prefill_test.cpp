@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "backend/cuda/attention/attention_reference.h"
 #include "backend/cuda/attention/host_cache.h"
 #include "backend/cuda/matvec/device_memory.h"
 
@@ -136,11 +137,9 @@ std::vector<float> run(const Data& d, const std::vector<Token>& tokens) {
                                .chunk = s.chunk,
                                .causal = s.causal,
                                .wide = s.wide};
-  constexpr int64_t kParts = 4;
-  const auto partial_floats =
-      s.split ? static_cast<size_t>(prefill_partial_floats(n, s.n_head, s.dv, kParts)) : size_t{0};
-  DeviceBytes partials_d(partial_floats * sizeof(float));
-  if (s.split) args.partials = partials_d.as<float>(), args.n_parts = kParts;
+  args.n_parts = s.split ? 4 : 0;
+  DeviceBytes partials_d(static_cast<size_t>(prefill_partial_floats(n, s.n_head, s.dv, args.n_parts)) * sizeof(float));
+  if (s.split) args.partials = partials_d.as<float>();
   EXPECT_EQ(launch_prefill_attention(args, nullptr), cudaSuccess);
   if (s.split) {
     EXPECT_EQ(launch_prefill_merge(args, nullptr), cudaSuccess);
@@ -157,43 +156,18 @@ struct Expected {
 std::vector<Expected> reference(const Data& d, const Token& t, int64_t head) {
   const Shape& s = d.shape;
   constexpr double kHalf = 0x1p-11, kSums = 0x1p-18;
-  const int64_t n_all = s.sequences[t.seq].n_past + s.sequences[t.seq].n_new;
-  int64_t begin = 0, end = s.causal ? t.position + 1 : n_all;
-  if (s.window > 0)
-    begin = std::max<int64_t>(0, t.position - s.window + 1), end = std::min<int64_t>(end, t.position + 1);
-  if (s.chunk > 0) begin = std::max(begin, t.position / s.chunk * s.chunk);
-  const int64_t head_kv = head / (s.n_head / s.n_head_kv);
-  const float* q = d.queries[t.seq].data() + (t.position * s.n_head + head) * s.dk;
-  const auto row = [&](const auto& rows, int64_t key) -> const std::vector<double>& {
-    return rows.at(t.seq)[static_cast<size_t>(key * s.n_head_kv + head_kv)];
+  const auto row = [&](const auto& rows, int64_t key) {
+    return rows.at(t.seq)[static_cast<size_t>(key * s.n_head_kv + head / (s.n_head / s.n_head_kv))].data();
   };
-  std::vector<double> scores;
-  double size = 0, largest = -HUGE_VAL;
-  for (int64_t key = begin; key < end; ++key) {
-    const std::vector<double>& k = row(d.k_rows, key);
-    double score = 0, sum = 0;
-    for (int64_t i = 0; i < s.dk; ++i) {
-      score += double{q[i]} * k[static_cast<size_t>(i)];
-      sum += std::abs(double{q[i]} * k[static_cast<size_t>(i)]);
-    }
-    score *= s.scale();
-    if (s.softcap > 0) score = s.softcap * std::tanh(score / s.softcap);
-    scores.push_back(score);
-    size = std::max(size, s.scale() * sum);
-    largest = std::max(largest, score);
-  }
-  const double score_error = (2 * kHalf + kSums) * size + 1e-6 * (1 + s.softcap);
+  const KeyRange seen = visible_keys(s, t.position, s.sequences[t.seq].n_past + s.sequences[t.seq].n_new);
+  const Attended exact = attend(
+      s, d.queries[t.seq].data() + (t.position * s.n_head + head) * s.dk, seen,
+      s.sinks ? d.sinks[static_cast<size_t>(head)] : -HUGE_VAL, [&](int64_t key) { return row(d.k_rows, key); },
+      [&](int64_t key) { return row(d.v_rows, key); });
+  const double score_error = (2 * kHalf + kSums) * exact.largest_sum + 1e-6 * (1 + s.softcap);
   const double relative = std::expm1(2 * score_error) + 3 * kHalf + kSums;
-  double total = s.sinks ? std::exp(d.sinks[static_cast<size_t>(head)] - largest) : 0;
-  for (double& score : scores) total += score = std::exp(score - largest);
-  std::vector<double> y(static_cast<size_t>(s.dv)), magnitude(y);
-  for (int64_t key = begin; key < end; ++key) {
-    const std::vector<double>& v = row(d.v_rows, key);
-    const double p = scores[static_cast<size_t>(key - begin)] / total;
-    for (size_t i = 0; i < y.size(); ++i) y[i] += p * v[i], magnitude[i] += p * std::abs(v[i]);
-  }
   std::vector<Expected> out;
-  for (size_t i = 0; i < y.size(); ++i) out.push_back({y[i], relative * magnitude[i] + 1e-6});
+  for (size_t i = 0; i < exact.y.size(); ++i) out.push_back({exact.y[i], relative * exact.magnitude[i] + 1e-6});
   return out;
 }
 
@@ -325,8 +299,7 @@ TEST_P(PrefillAttention, DoesNotDependOnSplit) {
 }
 
 std::string path_name(const ::testing::TestParamInfo<Path>& info) {
-  constexpr const char* kNames[] = {"f32", "f16", "bf16", "q8_0", "f8"};
-  return std::string(kNames[static_cast<size_t>(info.param.type)]) + (info.param.wide ? "_wide" : "");
+  return std::string(kKvTypeNames[static_cast<size_t>(info.param.type)]) + (info.param.wide ? "_wide" : "");
 }
 INSTANTIATE_TEST_SUITE_P(Paths, PrefillAttention,
                          ::testing::Values(Path{KvType::f16, true}, Path{KvType::bf16, true}, Path{KvType::q8_0, true},
