@@ -6,7 +6,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "backend/cuda/matvec/layout.h"
+#include "backend/cuda/matvec/packed.h"
 #include "backend/cuda/matvec/random_weights.h"
 #include "quant/codec.h"
 
@@ -42,8 +42,7 @@ TEST(WeightImage, PackedPiecesMakeThePackedMatrices) {
   for (const MatvecLayout& layout : matvec_layouts()) {
     const Tensor tensor(layout.dtype, Shape{3, 1001, 4096});  // several pieces, row blocks that are not full
     const WeightForms forms = forms_of(tensor.source, {.matmul = true});
-    std::vector<std::byte> expected(packed_bytes(layout.dtype, 3, 1001, 4096));
-    pack_matrices(layout.dtype, {tensor.bytes.data(), 3, 1001, 4096, expected.data()});
+    const std::vector<std::byte> expected = pack(layout.dtype, tensor.bytes, 3, 1001, 4096);
     EXPECT_GT(pieces_of(tensor.source, forms, 0).size(), 1u);
     const std::vector<std::byte> image = image_of(tensor.source, forms, 512);
     EXPECT_EQ(std::memcmp(image.data() + 512, expected.data(), expected.size()), 0) << dtype_name(layout.dtype);

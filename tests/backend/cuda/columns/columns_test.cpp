@@ -15,6 +15,8 @@
 namespace tokamak::cuda {
 namespace {
 
+using tokamak::testing::random_floats;
+
 struct Case {
   ReferenceCase c;
   std::vector<double> halves;  // [n_cols, k]: activations as binary16 times the column's factor
@@ -32,14 +34,8 @@ struct Case {
     }
   }
   float x(int64_t col, int64_t i) const { return c.x[static_cast<size_t>(col * c.k + i)]; }
-  std::vector<std::byte> packed() const {
-    std::vector<std::byte> out(packed_bytes(c.dtype, 1, c.n_rows, c.k));
-    pack_matrices(c.dtype, {c.rows.data(), 1, c.n_rows, c.k, out.data()});
-    return out;
-  }
   // A decoded weight is rounded to 11 bits up to three times (scale, minimum, result); each counts as the largest of
-  // its
-  // 32. Sums of tensor cores keep at least 2^-22 of the largest term.
+  // its 32. Sums of tensor cores keep at least 2^-22 of the largest term.
   Expected expect(int64_t row, int64_t col) const {
     const float* w = c.weights.data() + row * c.k;
     const double* a = halves.data() + col * c.k;
@@ -60,7 +56,7 @@ struct Case {
 struct Arrays {
   DeviceBytes weights, x, halves, y;
   Arrays(const Case& t)
-      : weights(t.packed()),
+      : weights(packed_of(t.c)),
         x(t.c.x),
         halves(static_cast<size_t>(t.c.n_cols * halves_column_bytes(t.c.k))),
         y(static_cast<size_t>(t.c.n_cols * t.c.n_rows) * 4) {
@@ -76,11 +72,6 @@ MatvecArgs args_of(const Case& t, Arrays& d) {
           .x = d.halves.data(),
           .y = d.y.as<float>(),
           .y_stride = t.c.n_rows};
-}
-std::vector<float> randoms(size_t n, uint64_t seed) {
-  std::vector<float> values(n);
-  for (size_t i = 0; i < n; ++i) values[i] = tokamak::testing::random_unit(seed, i);
-  return values;
 }
 
 std::vector<MatvecLayout> types() {
@@ -153,8 +144,8 @@ TEST_P(ColumnsTypes, FusedIsUnfused) {
     ASSERT_EQ(launch_columns(args, nullptr), cudaSuccess);
     ASSERT_EQ(launch_columns(up_args, nullptr), cudaSuccess);
     const std::vector<float> g = gate_d.y.read<float>(), u = up_d.y.read<float>();
-    const std::vector<float> scales = {0.75f, -1.25f}, bias = randoms(2 * static_cast<size_t>(n_rows), 3),
-                             rest = randoms(n, 4);
+    const std::vector<float> scales = {0.75f, -1.25f}, bias = random_floats(2 * static_cast<size_t>(n_rows), 3),
+                             rest = random_floats(n, 4);
     DeviceBytes scales_d(scales), bias_d(bias), rest_d(rest), y(n * 4);
     for (const int glu : {-1, 0, 2, 5}) {
       args = args_of(gate, gate_d);
@@ -186,7 +177,7 @@ TEST_P(ColumnsTypes, GroupIsSeparateLaunches) {
   std::deque<Arrays> arrays;
   std::deque<DeviceBytes> together;
   std::vector<MatvecPartArgs> parts;
-  DeviceBytes scale(std::vector<float>{0.75f}), bias(randoms(130, 7));
+  DeviceBytes scale(std::vector<float>{0.75f}), bias(random_floats(130, 7));
   for (size_t i = 0; i < 3; ++i) {
     cases.emplace_back(GetParam().dtype, n_rows[i], k, n_cols, 71 + i);
     arrays.emplace_back(cases[i]);
@@ -251,7 +242,7 @@ TEST(Columns, HalvesOfAnyMagnitude) {
   REQUIRE_DEVICE();
   for (const int64_t k : {32, 96, 4096, 20480, 33}) {
     const int64_t n_cols = 6, stride = k + 3;
-    std::vector<float> x = randoms(static_cast<size_t>(n_cols * stride), 41);
+    std::vector<float> x = random_floats(static_cast<size_t>(n_cols * stride), 41);
     const float magnitudes[] = {1.0f, 3e38f, 1e-37f, 0.0f, 1e-20f, 70000.0f};
     for (size_t i = 0; i < x.size(); ++i) x[i] *= magnitudes[i / static_cast<size_t>(stride)];
     DeviceBytes x_d(x), halves(static_cast<size_t>(n_cols * halves_column_bytes(k)));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/cuda/matvec/geometry.h"
-#include "backend/cuda/matvec/layout.h"
+#include "backend/cuda/matvec/packed.h"
 #include "backend/cuda/matvec/random_weights.h"
 #include "quant/codec.h"
 
@@ -25,8 +25,8 @@ Decoded decode_matrix(DType dtype, const std::vector<std::byte>& rows, int64_t n
   Decoded out{std::vector<float>(static_cast<size_t>(n_rows * k)), std::vector<float>(static_cast<size_t>(n_rows * k)),
               k};
   decode_row(dtype, rows.data(), n_rows * k, out.expected.data());
-  std::vector<std::byte> packed(packed_bytes(dtype, 1, n_rows, k) + 16);
-  pack_matrices(dtype, {rows.data(), 1, n_rows, k, packed.data()});
+  std::vector<std::byte> packed = pack(dtype, rows, 1, n_rows, k);
+  packed.resize(packed.size() + 16);
   const auto* bytes = reinterpret_cast<const uint8_t*>(packed.data());
   const Geometry g = geometry_of<P>(n_rows, k);
   const Lookup lookup{reinterpret_cast<const uint32_t*>(bytes), 0};

@@ -27,8 +27,7 @@ TEST(MatvecLayout, DecodesEveryElement) {
   for (const MatvecLayout& layout : matvec_layouts()) {
     const int64_t k = 1024 + 512, n_rows = 11;
     const std::vector<std::byte> rows = random_rows(layout.dtype, n_rows, k, 7);
-    std::vector<std::byte> packed(packed_bytes(layout.dtype, 1, n_rows, k));
-    pack_matrices(layout.dtype, {rows.data(), 1, n_rows, k, packed.data()});
+    const std::vector<std::byte> packed = pack(layout.dtype, rows, 1, n_rows, k);
     std::vector<float> weights(static_cast<size_t>(n_rows * k));
     decode_row(layout.dtype, rows.data(), n_rows * k, weights.data());
     std::vector<float> x(static_cast<size_t>(k)), y(static_cast<size_t>(n_rows));
@@ -54,8 +53,7 @@ TEST(MatvecLayout, MultipliesWithinRounding) {
     for (const int64_t k : {256, 768, 2304})
       for (const int64_t n_rows : {1, 5, 8, 13}) {
         const ReferenceCase reference = make_case(layout.dtype, 2, n_rows, k, 1, 11);
-        std::vector<std::byte> packed(packed_bytes(layout.dtype, 2, n_rows, k));
-        pack_matrices(layout.dtype, {reference.rows.data(), 2, n_rows, k, packed.data()});
+        const std::vector<std::byte> packed = packed_of(reference);
         std::vector<float> y(static_cast<size_t>(n_rows));
         for (int64_t matrix = 0; matrix < 2; ++matrix) {
           layout.multiply(packed.data(), matrix, n_rows, k, reference.column(0), y.data());
@@ -73,8 +71,7 @@ TEST(MatvecLayout, PlainRowsOfAnyLength) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
     for (const int64_t k : {1, 7, 16, 33, 515}) {
       const ReferenceCase reference = make_case(dtype, 1, 3, k, 1, 5);
-      std::vector<std::byte> packed(packed_bytes(dtype, 1, 3, k));
-      pack_matrices(dtype, {reference.rows.data(), 1, 3, k, packed.data()});
+      const std::vector<std::byte> packed = packed_of(reference);
       float y[3];
       find_matvec_layout(dtype)->multiply(packed.data(), 0, 3, k, reference.column(0), y);
       for (int r = 0; r < 3; ++r) {
@@ -96,8 +93,8 @@ TEST(MatvecLayout, RangesOfRowBlocksMakeTheSameBytes) {
   for (const MatvecLayout& layout : matvec_layouts()) {
     const int64_t n_rows = 11, k = 768, n_blocks = 2 * ((n_rows + layout.row_block - 1) / layout.row_block);
     const std::vector<std::byte> rows = random_rows(layout.dtype, 2 * n_rows, k, 7);
-    std::vector<std::byte> whole(packed_bytes(layout.dtype, 2, n_rows, k)), parts(whole.size(), std::byte{0xAA});
-    pack_matrices(layout.dtype, {rows.data(), 2, n_rows, k, whole.data()});
+    const std::vector<std::byte> whole = pack(layout.dtype, rows, 2, n_rows, k);
+    std::vector<std::byte> parts(whole.size(), std::byte{0xAA});
     for (int64_t begin = 0; begin < n_blocks; begin += 3)
       pack_matrices(layout.dtype, {rows.data(), 2, n_rows, k, parts.data(), begin, std::min(begin + 3, n_blocks)});
     EXPECT_EQ(whole, parts) << dtype_name(layout.dtype);
@@ -114,8 +111,7 @@ TEST(MatvecLayout, SubnormalAndSpecialScales) {
     block.qs[0] = 7, block.qs[1] = 9;  // 6 and -0.5
     float weights[64], y;
     decode_row(DType::nvfp4, reinterpret_cast<const std::byte*>(&block), 64, weights);
-    std::vector<std::byte> packed(packed_bytes(DType::nvfp4, 1, 1, 64));
-    pack_matrices(DType::nvfp4, {reinterpret_cast<const std::byte*>(&block), 1, 1, 64, packed.data()});
+    const std::vector<std::byte> packed = pack(DType::nvfp4, std::as_bytes(std::span(&block, 1)), 1, 1, 64);
     find_matvec_layout(DType::nvfp4)->multiply(packed.data(), 0, 1, 64, acts.data(), &y);
     EXPECT_NEAR(y, weights[0] + weights[1], 1e-6 * std::fabs(weights[0])) << code;
   }
@@ -126,8 +122,7 @@ TEST(MatvecLayout, SubnormalAndSpecialScales) {
     block.qs[0] = 7, block.qs[1] = 9;
     float weights[32], y;
     decode_row(DType::mxfp4, reinterpret_cast<const std::byte*>(&block), 32, weights);
-    std::vector<std::byte> packed(packed_bytes(DType::mxfp4, 1, 1, 32));
-    pack_matrices(DType::mxfp4, {reinterpret_cast<const std::byte*>(&block), 1, 1, 32, packed.data()});
+    const std::vector<std::byte> packed = pack(DType::mxfp4, std::as_bytes(std::span(&block, 1)), 1, 1, 32);
     find_matvec_layout(DType::mxfp4)->multiply(packed.data(), 0, 1, 32, acts.data(), &y);
     EXPECT_NEAR(y, weights[0] + weights[1], 1e-6 * std::fabs(weights[0]) + 1e-44) << e;
   }

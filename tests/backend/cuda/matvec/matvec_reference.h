@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "backend/cuda/matvec/activations.h"
-#include "backend/cuda/matvec/layout.h"
+#include "backend/cuda/matvec/packed.h"
 #include "backend/cuda/matvec/random_weights.h"
 #include "quant/codec.h"
 
@@ -48,14 +48,17 @@ struct ReferenceCase {
   }
 };
 
+inline std::vector<std::byte> packed_of(const ReferenceCase& c) {
+  return pack(c.dtype, c.rows, c.n_matrices, c.n_rows, c.k);
+}
+
 inline ReferenceCase make_case(DType dtype, int64_t n_matrices, int64_t n_rows, int64_t k, int64_t n_cols,
                                uint64_t seed) {
   ReferenceCase c{dtype, n_matrices, n_rows, k, n_cols, {}, {}, {}, {}, {}};
   c.rows = tokamak::testing::random_rows(dtype, n_matrices * n_rows, k, seed);
   c.weights.resize(static_cast<size_t>(n_matrices * n_rows * k));
   decode_row(dtype, c.rows.data(), n_matrices * n_rows * k, c.weights.data());
-  c.x.resize(static_cast<size_t>(n_cols * k));
-  for (size_t i = 0; i < c.x.size(); ++i) c.x[i] = tokamak::testing::random_unit(seed + 1, i);
+  c.x = tokamak::testing::random_floats(static_cast<size_t>(n_cols * k), seed + 1);
   c.exact_x.assign(c.x.begin(), c.x.end());
   if (activation_of(dtype) != ActivationForm::q8) return c;
   c.q8.resize(static_cast<size_t>(n_cols * q8_column_bytes(k)));

@@ -13,11 +13,8 @@
 namespace tokamak::cuda {
 namespace {
 
-std::vector<std::byte> pack(const ReferenceCase& c) {
-  std::vector<std::byte> packed(packed_bytes(c.dtype, c.n_matrices, c.n_rows, c.k));
-  pack_matrices(c.dtype, {c.rows.data(), c.n_matrices, c.n_rows, c.k, packed.data()});
-  return packed;
-}
+using tokamak::testing::random_floats;
+
 std::vector<std::byte> columns_of(const ReferenceCase& c) {
   if (!c.q8.empty()) return c.q8;
   std::vector<std::byte> bytes(c.x.size() * sizeof(float));
@@ -34,11 +31,6 @@ MatvecArgs args_of(const ReferenceCase& c, DeviceBytes& weights, DeviceBytes& x,
           .x_stride = c.k,
           .y = y.as<float>(),
           .y_stride = c.n_rows};
-}
-std::vector<float> randoms(size_t n, uint64_t seed) {
-  std::vector<float> values(n);
-  for (size_t i = 0; i < n; ++i) values[i] = tokamak::testing::random_unit(seed, i);
-  return values;
 }
 
 void check_product(const ReferenceCase& c, const std::vector<float>& y) {
@@ -61,7 +53,7 @@ TEST_P(MatvecTypes, ShapesAndColumns) {
   for (const auto& [n_rows, k] : {Case{1, 256}, {13, 768}, {64, 1280}, {37, 4096}, {530, 2048}, {7, 17 * 1024 + 256}})
     for (const int64_t n_cols : {1, 2, 5, 8, 11}) {
       const ReferenceCase c = make_case(GetParam().dtype, 1, n_rows, k, n_cols, static_cast<uint64_t>(n_rows + n_cols));
-      DeviceBytes weights(pack(c)), x(columns_of(c)), y(static_cast<size_t>(n_cols * n_rows) * 4);
+      DeviceBytes weights(packed_of(c)), x(columns_of(c)), y(static_cast<size_t>(n_cols * n_rows) * 4);
       const MatvecArgs args = args_of(c, weights, x, y);
       ASSERT_EQ(launch_matvec(args, nullptr), cudaSuccess);
       const std::vector<float> all = y.read<float>();
@@ -87,7 +79,7 @@ TEST_P(MatvecTypes, FusedIsUnfused) {
   for (const int64_t n_cols : {1, 3}) {
     const ReferenceCase gate = make_case(GetParam().dtype, 1, n_rows, k, n_cols, 21);
     ReferenceCase up = make_case(GetParam().dtype, 1, n_rows, k, n_cols, 22);
-    DeviceBytes gate_w(pack(gate)), up_w(pack(up)), x(columns_of(gate));
+    DeviceBytes gate_w(packed_of(gate)), up_w(packed_of(up)), x(columns_of(gate));
     const size_t n = static_cast<size_t>(n_cols * n_rows);
     DeviceBytes gate_y(n * 4), up_y(n * 4), y(n * 4);
     MatvecArgs args = args_of(gate, gate_w, x, gate_y);
@@ -95,8 +87,8 @@ TEST_P(MatvecTypes, FusedIsUnfused) {
     args.weights = up_w.data(), args.y = up_y.as<float>();
     ASSERT_EQ(launch_matvec(args, nullptr), cudaSuccess);
     const std::vector<float> g = gate_y.read<float>(), u = up_y.read<float>();
-    const std::vector<float> scales = {0.75f, -1.25f}, bias = randoms(2 * static_cast<size_t>(n_rows), 3),
-                             rest = randoms(n, 4);
+    const std::vector<float> scales = {0.75f, -1.25f}, bias = random_floats(2 * static_cast<size_t>(n_rows), 3),
+                             rest = random_floats(n, 4);
     DeviceBytes scales_d(scales), bias_d(bias), rest_d(rest);
     for (int glu = -1; glu < 6; ++glu) {
       args = args_of(gate, gate_w, x, y);
@@ -129,8 +121,8 @@ TEST_P(MatvecTypes, Experts) {
   const int64_t n_expert = 5, n_rows = 21, k = 768, n_tokens = 2, n_used = 3, n_pairs = n_tokens * n_used;
   const ReferenceCase c = make_case(GetParam().dtype, n_expert, n_rows, k, n_pairs, 31);
   const std::vector<int32_t> ids = {4, 0, 2, -7, 1, 4, 4, -7};  // [n_tokens, 4], the last unused
-  const std::vector<float> scale = randoms(5, 5), bias = randoms(static_cast<size_t>(n_expert * n_rows), 6);
-  DeviceBytes weights(pack(c)), x(columns_of(c)), ids_d(ids), scale_d(scale), bias_d(bias),
+  const std::vector<float> scale = random_floats(5, 5), bias = random_floats(static_cast<size_t>(n_expert * n_rows), 6);
+  DeviceBytes weights(packed_of(c)), x(columns_of(c)), ids_d(ids), scale_d(scale), bias_d(bias),
       y(static_cast<size_t>(n_pairs * n_rows) * 4);
   for (const bool x_per_token : {false, true})
     for (const bool settled : {false, true}) {
@@ -162,12 +154,12 @@ TEST_P(MatvecTypes, GroupIsSeparateLaunches) {
       const int64_t n_rows[] = {37, 530, 1, 64};
       std::vector<ReferenceCase> cases;
       for (size_t i = 0; i < 4; ++i) cases.push_back(make_case(GetParam().dtype, 1, n_rows[i], k, n_cols, 71 + i));
-      DeviceBytes x(columns_of(cases[0])), scale(std::vector<float>{0.75f}), bias(randoms(530, 7));
+      DeviceBytes x(columns_of(cases[0])), scale(std::vector<float>{0.75f}), bias(random_floats(530, 7));
       const int64_t stride = 600;
       std::deque<DeviceBytes> weights, alone, together;
       std::vector<MatvecPartArgs> parts;
       for (size_t i = 0; i < 4; ++i) {
-        weights.emplace_back(pack(cases[i]));
+        weights.emplace_back(packed_of(cases[i]));
         alone.emplace_back(static_cast<size_t>(n_cols * stride) * 4);
         together.emplace_back(static_cast<size_t>(n_cols * stride) * 4);
         MatvecArgs args = args_of(cases[i], weights[i], x, alone[i]);
@@ -201,7 +193,7 @@ TEST(Matvec, PlainRowsOfAnyLength) {
     for (const int64_t k : {1, 7, 33, 100, 515})
       for (const int64_t n_cols : {1, 3}) {
         const ReferenceCase c = make_case(dtype, 1, 9, k, n_cols, 9);
-        DeviceBytes weights(pack(c)), x(columns_of(c)), y(static_cast<size_t>(n_cols) * 9 * 4);
+        DeviceBytes weights(packed_of(c)), x(columns_of(c)), y(static_cast<size_t>(n_cols) * 9 * 4);
         ASSERT_EQ(launch_matvec(args_of(c, weights, x, y), nullptr), cudaSuccess);
         check_product(c, y.read<float>());
       }
@@ -221,7 +213,7 @@ TEST(Matvec, QuantizedBytesAreThoseOfTheHost) {
   REQUIRE_DEVICE();
   for (const int64_t k : {32, 576, 4096})
     for (const int64_t n_cols : {1, 3}) {
-      std::vector<float> x = randoms(static_cast<size_t>(n_cols * k), 41);
+      std::vector<float> x = random_floats(static_cast<size_t>(n_cols * k), 41);
       x[0] = 1e30f, x[5] = -1e-30f;
       for (int i = 0; i < 32; ++i) x[static_cast<size_t>(k - 32 + i)] = 1e-30f;  // too small: a zero group
       if (k > 32) x[40] = -INFINITY;
@@ -249,8 +241,8 @@ TEST(Matvec, NormThenQuantize) {
   for (const int64_t k : {64, 576, 4096, 20480})
     for (const bool with_add : {false, true}) {
       const int64_t n_cols = 2;
-      const std::vector<float> x = randoms(static_cast<size_t>(n_cols * k), 51), add = randoms(x.size(), 52),
-                               weight = randoms(static_cast<size_t>(k), 53);
+      const std::vector<float> x = random_floats(static_cast<size_t>(n_cols * k), 51),
+                               add = random_floats(x.size(), 52), weight = random_floats(static_cast<size_t>(k), 53);
       DeviceBytes x_d(x), add_d(add), weight_d(weight), sum(x.size() * 4), norm(x.size() * 4),
           q8(static_cast<size_t>(n_cols * q8_column_bytes(k))),
           plain_q8(static_cast<size_t>(n_cols * q8_column_bytes(k)));
@@ -286,7 +278,7 @@ TEST(Matvec, OverlappingGraphGivesTheSameBits) {
   const ReferenceCase gate = make_case(DType::nvfp4, 1, n_ff, n_embd, 1, 61),
                       up = make_case(DType::nvfp4, 1, n_ff, n_embd, 1, 62),
                       down = make_case(DType::q4_0, 1, n_embd, n_ff, 1, 63);
-  DeviceBytes gate_w(pack(gate)), up_w(pack(up)), down_w(pack(down)), x(gate.x),
+  DeviceBytes gate_w(packed_of(gate)), up_w(packed_of(up)), down_w(packed_of(down)), x(gate.x),
       q8(static_cast<size_t>(q8_column_bytes(n_embd))), h(static_cast<size_t>(n_ff) * 4),
       h_q8(static_cast<size_t>(q8_column_bytes(n_ff))), y(static_cast<size_t>(n_embd) * 4);
   const auto enqueue = [&](bool overlap, cudaStream_t stream) {

@@ -24,6 +24,12 @@ inline float random_unit(uint64_t seed, uint64_t n) {  // -1 .. 1
   return static_cast<float>(static_cast<int32_t>(random_bits(seed, n))) * 0x1p-31f;
 }
 
+inline std::vector<float> random_floats(size_t n, uint64_t seed) {  // -1 .. 1
+  std::vector<float> values(n);
+  for (size_t i = 0; i < n; ++i) values[i] = random_unit(seed, i);
+  return values;
+}
+
 // Where a block keeps its binary16 scales: byte offsets, -1 for none.
 struct ScaleFields {
   DType dtype;

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "backend/cuda/matvec/device_memory.h"
-#include "backend/cuda/matvec/layout.h"
+#include "backend/cuda/matvec/packed.h"
 #include "backend/cuda/matvec/random_weights.h"
 #include "backend/cuda/tables/element.h"
 #include "quant/codec.h"
@@ -21,9 +21,7 @@ struct Table {
 
 Table make_table(DType dtype, int64_t n_rows, int64_t k) {
   const std::vector<std::byte> rows = tokamak::testing::random_rows(dtype, n_rows, k, 3);
-  Table out{.n_rows = n_rows, .k = k, .packed = {}, .values = {}};
-  out.packed.resize(packed_bytes(dtype, 1, n_rows, k));
-  pack_matrices(dtype, {rows.data(), 1, n_rows, k, out.packed.data()});
+  Table out{.n_rows = n_rows, .k = k, .packed = pack(dtype, rows, 1, n_rows, k), .values = {}};
   out.values.resize(static_cast<size_t>(n_rows * k));
   decode_row(dtype, rows.data(), n_rows * k, out.values.data());
   return out;
