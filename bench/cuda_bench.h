@@ -4,10 +4,12 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <type_traits>
 #include <vector>
 
 namespace tokamak::cuda {
@@ -100,10 +102,17 @@ T* device_array(int64_t n) {
   check(cudaMemset(p, 0, static_cast<size_t>(n) * sizeof(T)), "cudaMemset");
   return reinterpret_cast<T*>(p);
 }
-inline int32_t* upload(const std::vector<int32_t>& values) {
-  auto* p = reinterpret_cast<int32_t*>(device_alloc(values.size() * sizeof(int32_t)));
-  check(cudaMemcpy(p, values.data(), values.size() * sizeof(int32_t), cudaMemcpyHostToDevice), "copy");
-  return p;
+// int32_t and float as they are, bytes as uint8_t.
+template <class T>
+auto* upload(const std::vector<T>& values) {
+  using Element = std::conditional_t<std::is_same_v<T, std::byte>, uint8_t, T>;
+  uint8_t* p = device_alloc(values.size() * sizeof(T));
+  check(cudaMemcpy(p, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice), "copy");
+  return reinterpret_cast<Element*>(p);
+}
+template <class... T>
+void device_free(T*... p) {
+  (cudaFree(p), ...);
 }
 
 static __global__ void fill_floats(float* x, int64_t n) {

@@ -7,61 +7,42 @@
 #include <vector>
 
 #include "backend/cuda/columns/columns.h"
-#include "backend/cuda/matvec/layout.h"
-#include "backend/cuda/matvec/random_weights.h"
-#include "cuda_bench.h"
+#include "cuda_weights.h"
 
 using namespace tokamak;
 using namespace tokamak::cuda;
 
 namespace {
 
-// Copies of a packed matrix, rows repeating every 64.
 struct Matrices {
   DType dtype;
-  int64_t n_rows, k, copy_bytes;
-  int n_copies, n_launches;
-  uint8_t *weights, *q8, *halves;
+  int64_t n_rows, k;
+  int n_launches;
+  ColdWeights weights;
+  uint8_t *q8, *halves;
   float *x, *y;
 
-  Matrices(DType type, int64_t rows, int64_t width) : dtype(type), n_rows(rows), k(width) {
-    const int64_t table = static_cast<int64_t>(packed_bytes(dtype, 0, 1, k));
-    copy_bytes = static_cast<int64_t>(packed_bytes(dtype, 1, n_rows, k) + 255) / 256 * 256;
-    n_launches = static_cast<int>(std::max<int64_t>(48, 400'000'000 / copy_bytes + 1));
-    n_copies = static_cast<int>(std::min<int64_t>(n_launches, 400'000'000 / copy_bytes + 1));
-    weights = device_alloc(static_cast<size_t>(copy_bytes * n_copies));
-    const std::vector<std::byte> pattern = testing::random_rows(dtype, 64, k, 77);
-    std::vector<std::byte> packed(packed_bytes(dtype, 1, 64, k));
-    pack_matrices(dtype, {pattern.data(), 1, 64, k, packed.data()});
-    const int64_t body = static_cast<int64_t>(packed.size()) - table;
-    check(cudaMemcpy(weights, packed.data(), static_cast<size_t>(table), cudaMemcpyHostToDevice), "copy");
-    for (int64_t at = table; at + body <= copy_bytes; at += body)
-      check(cudaMemcpy(weights + at, packed.data() + table, static_cast<size_t>(body), cudaMemcpyHostToDevice), "copy");
-    for (int c = 1; c < n_copies; ++c)
-      check(
-          cudaMemcpyAsync(weights + c * copy_bytes, weights, static_cast<size_t>(copy_bytes), cudaMemcpyDeviceToDevice),
-          "copy");
-    std::vector<float> host_x(static_cast<size_t>(16 * k));
-    for (size_t i = 0; i < host_x.size(); ++i) host_x[i] = testing::random_unit(78, i);
-    x = reinterpret_cast<float*>(device_alloc(host_x.size() * 4));
-    y = reinterpret_cast<float*>(device_alloc(static_cast<size_t>(16 * n_rows) * 4));
-    check(cudaMemcpy(x, host_x.data(), host_x.size() * 4, cudaMemcpyHostToDevice), "copy");
-    q8 = device_alloc(static_cast<size_t>(16 * q8_column_bytes(k)));
-    halves = device_alloc(static_cast<size_t>(16 * halves_column_bytes(k)));
-    if (activation_of(dtype) == ActivationForm::q8) check(launch_quantize_q8({x, 16, k, k, q8}, nullptr), "quantize");
+  Matrices(DType type, int64_t rows, int64_t width)
+      : dtype(type),
+        n_rows(rows),
+        k(width),
+        n_launches(static_cast<int>(
+            std::max<int64_t>(48, kColdWeightBytes / ColdWeights::bytes_of_copy(dtype, 1, n_rows, k) + 1))),
+        weights(dtype, 1, n_rows, k, kColdWeightBytes / ColdWeights::bytes_of_copy(dtype, 1, n_rows, k) + 1),
+        q8(device_alloc(static_cast<size_t>(16 * q8_column_bytes(k)))),
+        halves(device_alloc(static_cast<size_t>(16 * halves_column_bytes(k)))),
+        x(upload(testing::random_floats(static_cast<size_t>(16 * k), 78))),
+        y(device_array<float>(16 * n_rows)) {
+    if (quantized()) check(launch_quantize_q8({x, 16, k, k, q8}, nullptr), "quantize");
     check(launch_halve({x, 16, k, k, halves}, nullptr), "halve");
     check(cudaDeviceSynchronize(), "setup");
   }
-  ~Matrices() {
-    for (void* p : {static_cast<void*>(weights), static_cast<void*>(q8), static_cast<void*>(halves),
-                    static_cast<void*>(x), static_cast<void*>(y)})
-      cudaFree(p);
-  }
+  ~Matrices() { device_free(q8, halves, x, y); }
   Matrices(const Matrices&) = delete;
 
   bool quantized() const { return activation_of(dtype) == ActivationForm::q8; }
   MatvecArgs args(int launch, int n_cols, bool overlap, bool tensor) const {
-    MatvecArgs a{.dtype = dtype, .weights = weights + launch % n_copies * copy_bytes, .n_rows = n_rows, .k = k};
+    MatvecArgs a{.dtype = dtype, .weights = weights.of(launch), .n_rows = n_rows, .k = k};
     a.n_cols = n_cols;
     a.x = tensor ? static_cast<const void*>(halves) : quantized() ? static_cast<const void*>(q8) : x;
     a.x_stride = k, a.y = y, a.y_stride = n_rows, a.overlap = overlap;

@@ -9,10 +9,8 @@
 #include <functional>
 #include <vector>
 
-#include "backend/cuda/matvec/layout.h"
 #include "backend/cuda/matvec/matvec.h"
-#include "backend/cuda/matvec/random_weights.h"
-#include "cuda_bench.h"
+#include "cuda_weights.h"
 
 using namespace tokamak;
 using namespace tokamak::cuda;
@@ -33,70 +31,47 @@ __global__ void swiglu_kernel(const float* gate, const float* up, float* y, int6
   if (i < n) y[at] = gate[at] / (1.0f + expf(-gate[at])) * up[at];
 }
 
-// Copies of a packed stack of matrices, rows repeating every 64, and everything a launch may need.
+// A stack of matrices and everything a launch may need.
 struct Bench {
   DType dtype;
-  int64_t n_matrices, n_rows, k, copy_bytes, pattern_rows = 64;
-  int n_copies, n_launches;
-  uint8_t *weights, *q8;
+  int64_t n_matrices, n_rows, k;
+  int n_launches;  // that read kColdWeightBytes
+  ColdWeights weights;
+  std::vector<float> host_x;
+  uint8_t* q8;
   float *x, *y, *gate, *up, *scale, *bias;
   int32_t* ids;
-  std::vector<std::byte> pattern, packed;  // rows of the file; one packed matrix of pattern_rows rows
-  std::vector<float> host_x;
+
+  static int64_t launches(int64_t read_bytes) { return std::max<int64_t>(48, kColdWeightBytes / read_bytes + 1); }
 
   Bench(DType type, int64_t matrices, int64_t rows, int64_t width, int64_t used = 1)
-      : dtype(type), n_matrices(matrices), n_rows(rows), k(width) {
-    const int64_t table = static_cast<int64_t>(packed_bytes(dtype, 0, 1, k));
-    copy_bytes = static_cast<int64_t>(packed_bytes(dtype, n_matrices, n_rows, k) + 255) / 256 * 256;
-    const int64_t read = (copy_bytes - table) / n_matrices * (n_matrices > 1 ? used : 1);
-    n_launches = static_cast<int>(std::max<int64_t>(48, 400'000'000 / read + 1));
-    n_copies = static_cast<int>(std::max<int64_t>(2, std::min<int64_t>(n_launches, 400'000'000 / copy_bytes + 1)));
-    weights = device_alloc(static_cast<size_t>(copy_bytes * n_copies));
-    pattern = testing::random_rows(dtype, pattern_rows, k, 77);
-    packed.resize(packed_bytes(dtype, 1, pattern_rows, k));
-    pack_matrices(dtype, {pattern.data(), 1, pattern_rows, k, packed.data()});
-    const int64_t body = static_cast<int64_t>(packed.size()) - table;
-    uint8_t* source = device_alloc(packed.size());
-    check(cudaMemcpy(source, packed.data(), packed.size(), cudaMemcpyHostToDevice), "copy");
-    check(cudaMemcpy(weights, source, static_cast<size_t>(table), cudaMemcpyDeviceToDevice), "copy");
-    for (int64_t at = table; at + body <= copy_bytes; at += body)
-      check(cudaMemcpyAsync(weights + at, source + table, static_cast<size_t>(body), cudaMemcpyDeviceToDevice), "copy");
-    for (int c = 1; c < n_copies; ++c)
-      check(
-          cudaMemcpyAsync(weights + c * copy_bytes, weights, static_cast<size_t>(copy_bytes), cudaMemcpyDeviceToDevice),
-          "copy");
-    cudaFree(source);
-    host_x.resize(static_cast<size_t>(8 * k));
-    for (size_t i = 0; i < host_x.size(); ++i) host_x[i] = testing::random_unit(78, i);
-    x = reinterpret_cast<float*>(device_alloc(host_x.size() * 4));
-    check(cudaMemcpy(x, host_x.data(), host_x.size() * 4, cudaMemcpyHostToDevice), "copy");
-    q8 = device_alloc(static_cast<size_t>(8 * q8_column_bytes(k)));
+      : dtype(type),
+        n_matrices(matrices),
+        n_rows(rows),
+        k(width),
+        n_launches(static_cast<int>(launches(ColdWeights::bytes_of_copy(dtype, used, n_rows, k)))),
+        weights(dtype, n_matrices, n_rows, k,
+                std::clamp<int64_t>(kColdWeightBytes / ColdWeights::bytes_of_copy(dtype, n_matrices, n_rows, k) + 1, 2,
+                                    n_launches)),
+        host_x(testing::random_floats(static_cast<size_t>(8 * k), 78)),
+        q8(device_alloc(static_cast<size_t>(8 * q8_column_bytes(k)))),
+        x(upload(host_x)) {
     if (activation_of(dtype) == ActivationForm::q8) check(launch_quantize_q8({x, 8, k, k, q8}, nullptr), "quantize");
-    for (float** p : {&y, &gate, &up}) *p = reinterpret_cast<float*>(device_alloc(static_cast<size_t>(8 * n_rows) * 4));
-    const std::vector<float> ones(static_cast<size_t>(n_matrices * n_rows), 0.5f);
-    scale = reinterpret_cast<float*>(device_alloc(ones.size() * 4));
-    bias = reinterpret_cast<float*>(device_alloc(ones.size() * 4));
-    check(cudaMemcpy(scale, ones.data(), ones.size() * 4, cudaMemcpyHostToDevice), "copy");
-    check(cudaMemcpy(bias, ones.data(), ones.size() * 4, cudaMemcpyHostToDevice), "copy");
+    for (float** p : {&y, &gate, &up}) *p = device_array<float>(8 * n_rows);
+    for (float** p : {&scale, &bias}) *p = upload(std::vector<float>(static_cast<size_t>(n_matrices * n_rows), 0.5f));
     std::vector<int32_t> list(1024 * 8);
     for (size_t i = 0; i < list.size(); ++i)  // eight different ones, another eight in the next launch
       list[i] = static_cast<int32_t>(i / 8 * 8 % static_cast<size_t>(n_matrices) + (i * 5) % 8) %
                 static_cast<int32_t>(n_matrices);
-    ids = reinterpret_cast<int32_t*>(device_alloc(list.size() * 4));
-    check(cudaMemcpy(ids, list.data(), list.size() * 4, cudaMemcpyHostToDevice), "copy");
+    ids = upload(list);
     check(cudaDeviceSynchronize(), "setup");
   }
-  ~Bench() {
-    for (void* p : {static_cast<void*>(weights), static_cast<void*>(q8), static_cast<void*>(x), static_cast<void*>(y),
-                    static_cast<void*>(gate), static_cast<void*>(up), static_cast<void*>(scale),
-                    static_cast<void*>(bias), static_cast<void*>(ids)})
-      cudaFree(p);
-  }
+  ~Bench() { device_free(q8, x, y, gate, up, scale, bias, ids); }
   Bench(const Bench&) = delete;
 
   // 0, 1, ...: another copy (experts: also other ids) each time.
   MatvecArgs args(int launch, int n_cols, bool overlap) const {
-    MatvecArgs a{.dtype = dtype, .weights = weights + launch % n_copies * copy_bytes, .n_rows = n_rows, .k = k};
+    MatvecArgs a{.dtype = dtype, .weights = weights.of(launch), .n_rows = n_rows, .k = k};
     a.n_cols = n_cols;
     a.x = activation_of(dtype) == ActivationForm::q8 ? static_cast<const void*>(q8) : x;
     a.x_stride = k, a.y = y, a.y_stride = n_rows, a.overlap = overlap;
@@ -109,22 +84,23 @@ struct Bench {
   }
   // Largest difference to the host twin, relative to the root mean square of y; rows must repeat exactly.
   double error() const {
+    constexpr auto kPatternRows = ColdWeights::kPatternRows;
     check(cudaMemset(y, 0xFF, static_cast<size_t>(n_rows) * 4), "poison");
-    check(launch_matvec(args(n_copies - 1, 1, false), nullptr), "launch");
-    std::vector<float> got(static_cast<size_t>(n_rows)), expected(static_cast<size_t>(pattern_rows));
+    check(launch_matvec(args(weights.n_copies - 1, 1, false), nullptr), "launch");
+    std::vector<float> got(static_cast<size_t>(n_rows)), expected(static_cast<size_t>(kPatternRows));
     check(cudaMemcpy(got.data(), y, got.size() * 4, cudaMemcpyDeviceToHost), "copy");
     std::vector<std::byte> column(static_cast<size_t>(q8_column_bytes(k)));
     const bool quantized = activation_of(dtype) == ActivationForm::q8;
     if (quantized) quantize_q8_column(host_x.data(), k, column.data());
-    find_matvec_layout(dtype)->multiply(packed.data(), 0, pattern_rows, k,
+    find_matvec_layout(dtype)->multiply(weights.pattern.data(), 0, kPatternRows, k,
                                         quantized ? static_cast<const void*>(column.data()) : host_x.data(),
                                         expected.data());
     double worst = 0, squares = 0;
     for (size_t i = 0; i < got.size(); ++i) {
-      const double e = expected[i % static_cast<size_t>(pattern_rows)];
+      const double e = expected[i % static_cast<size_t>(kPatternRows)];
       squares += e * e;
       worst = std::max(worst, std::isfinite(got[i]) ? std::fabs(got[i] - e) : INFINITY);
-      if (got[i] != got[i % static_cast<size_t>(pattern_rows)]) worst = INFINITY;
+      if (got[i] != got[i % static_cast<size_t>(kPatternRows)]) worst = INFINITY;
     }
     return worst / std::sqrt(squares / static_cast<double>(n_rows));
   }

@@ -49,8 +49,8 @@ void run(const Case& c) {
   a.page_size = kPage;
   a.positions = upload(positions);
   a.seq_ids = upload(std::vector<int32_t>(static_cast<size_t>(c.n_tokens), 0));
-  a.page_begin = upload({0});
-  a.n_keys = upload({static_cast<int32_t>(n_keys)});
+  a.page_begin = upload(std::vector<int32_t>{0});
+  a.n_keys = upload(std::vector{static_cast<int32_t>(n_keys)});
   a.pages = upload(pages);
   a.scale = 0.088f, a.window = c.window, a.wide = c.wide;
   int32_t* tiles = upload(std::vector<int32_t>(static_cast<size_t>(prefill_tile_ints(c.n_tokens))));
