@@ -27,30 +27,34 @@ __device__ inline void start_after_previous_kernel() {
   wait_for_previous_kernel();
 }
 
+struct LaunchShape {
+  dim3 grid, block;
+  size_t shared_bytes = 0;  // dynamic
+  bool overlap = false;     // it begins early, as above
+};
 template <class... Params, class... Args>
-cudaError_t launch_in_turn(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-                           const Args&... args) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = block;
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  return cudaLaunchKernelEx(&config, kernel, args...);
-}
-template <class... Params, class... Args>
-cudaError_t launch_overlapped(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
-                              cudaStream_t stream, const Args&... args) {
+cudaError_t enqueue(void (*kernel)(Params...), const LaunchShape& shape, cudaStream_t stream, const Args&... args) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = block;
-  config.dynamicSmemBytes = shared_bytes;
+  config.gridDim = shape.grid;
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
   config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.numAttrs = shape.overlap ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, args...);
+}
+template <class... Params, class... Args>
+cudaError_t launch_in_turn(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+                           const Args&... args) {
+  return enqueue(kernel, {grid, block, shared_bytes, false}, stream, args...);
+}
+template <class... Params, class... Args>
+cudaError_t launch_overlapped(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
+                              cudaStream_t stream, const Args&... args) {
+  return enqueue(kernel, {grid, block, shared_bytes, true}, stream, args...);
 }
 
 }  // namespace tokamak::cuda

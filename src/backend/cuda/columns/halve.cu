@@ -54,16 +54,8 @@ __global__ void __launch_bounds__(kThreads) halve_kernel(const float* x, int64_t
 
 cudaError_t run_halve(const float* x, int64_t n_cols, int64_t k, int64_t x_stride, uint8_t* halves, bool overlap,
                       cudaStream_t stream) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(n_cols));
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = overlap ? 1 : 0;
-  return cudaLaunchKernelEx(&config, halve_kernel, x, k, x_stride, halves);
+  const auto grid = static_cast<unsigned>(n_cols);
+  return enqueue(halve_kernel, {grid, kThreads, 0, overlap}, stream, x, k, x_stride, halves);
 }
 
 }  // namespace tokamak::cuda

@@ -279,28 +279,20 @@ cudaError_t launch_tiles(const MatvecParams& p, MatvecParts parts, cudaStream_t 
   s.g = geometry_of<P>(p.n_rows, p.k);
   s.n_steps = static_cast<int>((p.k + 127) / 128);
   s.n_warps = columns_warps<P>(s.n_steps);
-  cudaLaunchConfig_t config{};
+  LaunchShape shape{.grid = 0, .block = static_cast<unsigned>(32 * s.n_warps), .overlap = p.overlap};
   for (int i = 0; i < parts.n_parts; ++i) {
     parts.n_ctas[i] = static_cast<int>((parts.part[i].n_rows + Tile::kRows - 1) / Tile::kRows);
-    config.gridDim.x += static_cast<unsigned>(parts.n_ctas[i]);
+    shape.grid.x += static_cast<unsigned>(parts.n_ctas[i]);
   }
-  config.gridDim.x -= 1;  // dim3 begins with 1
-  config.blockDim = dim3(static_cast<unsigned>(32 * s.n_warps));
-  config.dynamicSmemBytes =
+  shape.shared_bytes =
       static_cast<size_t>(P::kTableBytes + p.n_lanes * s.n_warps * Tile::kRows * kPartStride<kTiles> * 4);
-  config.stream = stream;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = p.overlap ? 1 : 0;
-  if (config.dynamicSmemBytes > 48 * 1024) {
-    const cudaError_t error =
-        cudaFuncSetAttribute(columns_kernel<P, kTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(config.dynamicSmemBytes));
-    if (error != cudaSuccess) return error;
+  const auto kernel = columns_kernel<P, kTiles>;
+  if (shape.shared_bytes > 48 * 1024) {
+    const cudaError_t raised =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
+    if (raised != cudaSuccess) return raised;
   }
-  return cudaLaunchKernelEx(&config, columns_kernel<P, kTiles>, p, parts, s);
+  return enqueue(kernel, shape, stream, p, parts, s);
 }
 
 template <class P>

@@ -1,7 +1,6 @@
 // Sorts pairs (token, used expert) by expert: one CTA per expert. Every CTA counts all pairs to know where its own
 // columns begin, then gives them out in the order of tokens.
 #include "backend/cuda/gemm/kernels.h"
-#include "backend/cuda/gemm/launch_config.h"
 #include "backend/cuda/overlap.h"
 
 namespace tokamak::cuda {
@@ -66,7 +65,7 @@ __global__ void __launch_bounds__(kThreads) route_kernel(const __grid_constant__
   int columns = 0, tiles = 0, all_tiles = 0;  // of the experts before this one; tiles of all
   for (int e = threadIdx.x; e < n_expert; e += kThreads) {
     const int n_tiles = (counts[e] + p.shape.tile_cols - 1) / p.shape.tile_cols;
-    if (e < expert) columns += (counts[e] + 7) / 8 * 8, tiles += n_tiles;
+    if (e < expert) columns += round_up(counts[e], kColumnUnit), tiles += n_tiles;
     all_tiles += n_tiles;
   }
   int first_col, first_tile, n_tiles;
@@ -101,8 +100,8 @@ __global__ void __launch_bounds__(kThreads) route_kernel(const __grid_constant__
 
 cudaError_t run_route(const RouteParams& p, cudaStream_t stream) {
   if (p.shape.n_expert > kMostExperts) return cudaErrorInvalidValue;
-  const LaunchConfig config(dim3(static_cast<unsigned>(p.shape.n_expert)), kThreads, 0, p.overlap, stream);
-  return cudaLaunchKernelEx(config.get(), route_kernel, p);
+  const auto grid = static_cast<unsigned>(p.shape.n_expert);
+  return enqueue(route_kernel, {grid, kThreads, 0, p.overlap}, stream, p);
 }
 
 }  // namespace tokamak::cuda

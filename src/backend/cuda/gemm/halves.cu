@@ -1,7 +1,6 @@
 // Activations to binary16 tiles (layout: gemm.h). One CTA per column: its largest magnitude, then the conversion.
 #include "backend/cuda/gemm/half.h"
 #include "backend/cuda/gemm/kernels.h"
-#include "backend/cuda/gemm/launch_config.h"
 #include "backend/cuda/overlap.h"
 
 namespace tokamak::cuda {
@@ -100,13 +99,12 @@ __global__ void __launch_bounds__(kThreads) half_columns_kernel(const __grid_con
 }  // namespace
 
 cudaError_t run_half_columns(const HalfColumnsParams& p, cudaStream_t stream) {
-  const LaunchConfig config(dim3(static_cast<unsigned>(p.n_cols)), kThreads, 0, p.overlap, stream);
   const int64_t steps = (8 * p.n_groups + kThreads - 1) / kThreads;
   const auto kernel = p.low        ? half_columns_kernel<1, true>
                       : steps <= 1 ? half_columns_kernel<1, false>
                       : steps <= 2 ? half_columns_kernel<2, false>
                                    : half_columns_kernel<4, false>;
-  return cudaLaunchKernelEx(config.get(), kernel, p);
+  return enqueue(kernel, {static_cast<unsigned>(p.n_cols), kThreads, 0, p.overlap}, stream, p);
 }
 
 }  // namespace tokamak::cuda

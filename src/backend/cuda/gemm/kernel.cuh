@@ -38,7 +38,7 @@ template <int N, int kStages>
 __device__ inline void produce(const GemmParams& p, Ring<kStages> ring, int n_items) {
   for (int index = blockIdx.x; index < n_items; index += gridDim.x) {
     const GemmItem item = item_of<N>(p, index);
-    const uint32_t n_bytes = static_cast<uint32_t>((item.tile.n_cols + 7) / 8 * 8 * kStageBytes);
+    const uint32_t n_bytes = static_cast<uint32_t>(round_up(item.tile.n_cols, kColumnUnit) * kStageBytes);
     const int64_t stage_bytes = int64_t{p.n_padded} * kStageBytes;
     const uint8_t* from = p.x + int64_t{item.tile.first_col} * kStageBytes + 2 * item.begin * stage_bytes;
     for (int stage = 2 * item.begin; stage < 2 * item.end; ++stage, from += stage_bytes) {

@@ -3,7 +3,7 @@
 
 #include "backend/cuda/gemm/kernel.cuh"
 #include "backend/cuda/gemm/kernels.h"
-#include "backend/cuda/gemm/launch_config.h"
+#include "backend/cuda/overlap.h"
 
 namespace tokamak::cuda {
 
@@ -23,8 +23,7 @@ cudaError_t launch_shape(GemmParams p, cudaStream_t stream) {
   p.strip = kStripTiles;
   const int64_t n_items = int64_t{p.n_row_tiles} * p.n_col_tiles * p.n_splits;
   const dim3 grid(static_cast<unsigned>(n_items < p.n_sms ? n_items : p.n_sms));
-  const LaunchConfig config(grid, Shape::kThreads, Shape::kSharedTotal, p.overlap, stream);
-  return cudaLaunchKernelEx(config.get(), kernel, p);
+  return enqueue(kernel, {grid, Shape::kThreads, Shape::kSharedTotal, p.overlap}, stream, p);
 }
 
 template <class P>

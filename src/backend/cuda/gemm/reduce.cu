@@ -1,7 +1,6 @@
 // The end of products whose k is split: parts added in ascending order, then the epilogue.
 #include "backend/cuda/gemm/epilogue.cuh"
 #include "backend/cuda/gemm/kernels.h"
-#include "backend/cuda/gemm/launch_config.h"
 #include "backend/cuda/overlap.h"
 
 namespace tokamak::cuda {
@@ -48,8 +47,7 @@ __global__ void __launch_bounds__(kThreads) reduce_kernel(const __grid_constant_
 cudaError_t run_reduce(const GemmParams& p, cudaStream_t stream) {
   const int n = p.n_rows % 2 == 0 ? 2 : 1;
   const dim3 grid(static_cast<unsigned>((p.n_rows / n + kThreads - 1) / kThreads), static_cast<unsigned>(p.n_cols));
-  const LaunchConfig config(grid, kThreads, 0, true, stream);  // after the product: it may always begin early
-  return cudaLaunchKernelEx(config.get(), n == 2 ? reduce_kernel<2> : reduce_kernel<1>, p);
+  return launch_overlapped(n == 2 ? reduce_kernel<2> : reduce_kernel<1>, grid, kThreads, 0, stream, p);
 }
 
 }  // namespace tokamak::cuda

@@ -330,45 +330,36 @@ Split split_of(const MatvecParams& p, bool columns, const MatvecParts* parts) {
   return s;
 }
 
-// The launch of `kernel` but for its grid. attribute: as long as the configuration.
+// A launch but for its grid.
 template <class P>
-cudaLaunchConfig_t launch_config(const MatvecParams& p, const Split& s, int n_cols, cudaStream_t stream,
-                                 cudaLaunchAttribute& attribute) {
-  cudaLaunchConfig_t config{};
-  config.blockDim = dim3(static_cast<unsigned>(32 * s.n_slice_warps), static_cast<unsigned>(s.n_groups));
-  config.dynamicSmemBytes =
-      static_cast<size_t>(P::kTableBytes + s.g.n_slices * s.cta_blocks * p.n_lanes * P::kRows * 4 * n_cols);
-  config.stream = stream;
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = p.overlap ? 1 : 0;
-  return config;
+LaunchShape launch_shape(const MatvecParams& p, const Split& s, int n_cols) {
+  return {.grid = {},
+          .block = dim3(static_cast<unsigned>(32 * s.n_slice_warps), static_cast<unsigned>(s.n_groups)),
+          .shared_bytes =
+              static_cast<size_t>(P::kTableBytes + s.g.n_slices * s.cta_blocks * p.n_lanes * P::kRows * 4 * n_cols),
+          .overlap = p.overlap};
 }
 
 template <class P, bool kColumns>
 cudaError_t launch_kernel(const MatvecParams& p, cudaStream_t stream) {
   const Split s = split_of<P>(p, kColumns, nullptr);
-  cudaLaunchAttribute attribute{};
-  cudaLaunchConfig_t config = launch_config<P>(p, s, kColumns ? p.n_cols : 1, stream, attribute);
+  LaunchShape shape = launch_shape<P>(p, s, kColumns ? p.n_cols : 1);
   const unsigned n_used = kColumns || !p.ids ? 1 : static_cast<unsigned>(p.n_used);
-  config.gridDim = dim3(static_cast<unsigned>(ctas_of<P>(p.n_rows, s.n_groups, s.blocks_per_group)), n_used,
-                        kColumns ? 1 : static_cast<unsigned>(p.n_cols) / n_used);
-  return cudaLaunchKernelEx(&config, matvec_kernel<P, kColumns>, p, s);
+  shape.grid = dim3(static_cast<unsigned>(ctas_of<P>(p.n_rows, s.n_groups, s.blocks_per_group)), n_used,
+                    kColumns ? 1 : static_cast<unsigned>(p.n_cols) / n_used);
+  return enqueue(matvec_kernel<P, kColumns>, shape, stream, p, s);
 }
 
 template <class P>
 cudaError_t launch_parts(const MatvecParams& p, MatvecParts parts, cudaStream_t stream) {
   const Split s = split_of<P>(p, false, &parts);
-  cudaLaunchAttribute attribute{};
-  cudaLaunchConfig_t config = launch_config<P>(p, s, 1, stream, attribute);
-  unsigned n_ctas = 0;
+  LaunchShape shape = launch_shape<P>(p, s, 1);
+  shape.grid.x = 0;
   for (int i = 0; i < parts.n_parts; ++i) {
     parts.n_ctas[i] = static_cast<int>(ctas_of<P>(parts.part[i].n_rows, s.n_groups, s.blocks_per_group));
-    n_ctas += static_cast<unsigned>(parts.n_ctas[i]);
+    shape.grid.x += static_cast<unsigned>(parts.n_ctas[i]);
   }
-  config.gridDim = dim3(n_ctas);
-  return cudaLaunchKernelEx(&config, matvec_parts_kernel<P>, p, parts, s);
+  return enqueue(matvec_parts_kernel<P>, shape, stream, p, parts, s);
 }
 
 inline constexpr int kMaxColumns = 8;

@@ -110,24 +110,17 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(const __grid_constant__ 
   }
 }
 
-template <class Params>
-cudaError_t launch_with(void (*kernel)(Params), dim3 grid, unsigned threads, const Params& params, bool overlap,
-                        cudaStream_t stream) {
-  if (overlap) return launch_overlapped(kernel, grid, threads, 0, stream, params);
-  return launch_in_turn(kernel, grid, threads, 0, stream, params);
-}
-
 }  // namespace
 
 cudaError_t run_quantize(const QuantizeParams& p, bool overlap, cudaStream_t stream) {
   const auto n_blocks = static_cast<unsigned>((p.k / 4 + 255) / 256);
-  return launch_with(quantize_kernel, dim3(n_blocks, static_cast<unsigned>(p.n_cols)), 256, p, overlap, stream);
+  return enqueue(quantize_kernel, {dim3(n_blocks, static_cast<unsigned>(p.n_cols)), 256, 0, overlap}, stream, p);
 }
 
 cudaError_t run_rms_norm(const RmsNormParams& p, bool overlap, cudaStream_t stream) {
   const int64_t warps = (p.k / 4 + 31) / 32;
-  return launch_with(rms_norm_kernel, dim3(static_cast<unsigned>(p.n_cols)),
-                     static_cast<unsigned>(warps < 32 ? warps * 32 : 1024), p, overlap, stream);
+  const auto n_threads = static_cast<unsigned>(warps < 32 ? warps * 32 : 1024);
+  return enqueue(rms_norm_kernel, {static_cast<unsigned>(p.n_cols), n_threads, 0, overlap}, stream, p);
 }
 
 }  // namespace tokamak::cuda
