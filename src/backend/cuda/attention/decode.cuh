@@ -11,6 +11,7 @@
 #pragma once
 
 #include "backend/cuda/attention/decode_fetch.cuh"
+#include "backend/cuda/device_attribute.h"
 
 namespace tokamak::cuda::decode {
 
@@ -412,9 +413,7 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(const __grid_constant_
 template <class C>
 cudaError_t launch(const AttentionArgs& a, cudaStream_t stream) {
   static_assert(2 * C::kStageBytes >= kWarps * C::kColumns * (C::kResultStride * 4 + 8));
-  int device = 0, most = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  const int most = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, 0);
   // Two blocks share a multiprocessor where three stages of each fit.
   constexpr int kWanted = 100 * 1024 / C::kStageBytes;
   DecodeParams p{.a = a, .piece = kTile, .n_stages = kWanted < 3 ? 3 : kWanted > kMaxStages ? kMaxStages : kWanted};

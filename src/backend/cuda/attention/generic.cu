@@ -6,6 +6,7 @@
 
 #include "backend/cuda/attention/generic.h"
 #include "backend/cuda/attention/tokens.cuh"
+#include "backend/cuda/device_attribute.h"
 #include "backend/cuda/ptx/memory.cuh"
 
 namespace tokamak::cuda {
@@ -322,10 +323,7 @@ cudaError_t launch(const AttentionArgs& a, cudaStream_t stream) {
   int tile_keys = kThreads;
   while (tile_keys > kWarp && fixed + tile_keys * row > kSharedLimit / 4) tile_keys /= 2;  // several blocks per SM
   const int64_t shared = fixed + tile_keys * row;
-  int device = 0, most = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  most = min(most, kSharedLimit);
+  const int most = min(device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, 0), kSharedLimit);
   if (shared > most) return cudaErrorInvalidValue;
   const cudaError_t raised = cudaFuncSetAttribute(attention_kernel<kType>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                   most);  // of the current device

@@ -4,6 +4,7 @@
 
 #include "backend/cuda/attention/prefill_kernels.h"
 #include "backend/cuda/attention/prefill_merge.cuh"
+#include "backend/cuda/device_attribute.h"
 #include "backend/cuda/overlap.h"
 
 namespace tokamak::cuda {
@@ -85,15 +86,8 @@ const prefill::Kernel* find(std::span<const prefill::Kernel> kernels, int64_t dk
   return found == kernels.end() ? nullptr : &*found;
 }
 
-int capability_major() {
-  int device = 0, major = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return 0;
-  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess) return 0;
-  return major;
-}
-
 const prefill::Kernel* find(KvType type, int64_t dk, int64_t dv, bool wide) {
-  const int major = capability_major();
+  const int major = device_attribute(cudaDevAttrComputeCapabilityMajor, 0);
   if (type == KvType::f32 || major < 9) return nullptr;
   const bool is_f16 = type == KvType::f16;
   const prefill::Kernel* kernel = nullptr;

@@ -8,6 +8,7 @@
 #include "backend/cuda/attention/prefill_blocks.cuh"
 #include "backend/cuda/attention/prefill_kernels.h"
 #include "backend/cuda/attention/prefill_rows.cuh"
+#include "backend/cuda/device_attribute.h"
 #include "backend/cuda/overlap.h"
 #include "backend/cuda/ptx/mma.cuh"
 
@@ -244,13 +245,12 @@ cudaError_t launch(const PrefillAttentionArgs& a, cudaStream_t stream) {
   Params p = params_of(a);
   const int n_bytes = place(p, kRows, kIsF16, kStages<kDk, kDv, kIsF16>);
   const auto kernel = prefill_kernel<kDk, kDv, kIsF16>;
-  int device = 0, n_sms = 0, per_sm = 0;
+  int per_sm = 0;
   cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes);
-  if (error == cudaSuccess) error = cudaGetDevice(&device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device);
   if (error == cudaSuccess) error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, kThreads, n_bytes);
   if (error != cudaSuccess) return error;
-  const int64_t most = a.n_tokens * a.n_head_kv, resident = int64_t{n_sms} * per_sm;
+  const int64_t most = a.n_tokens * a.n_head_kv,
+                resident = int64_t{device_attribute(cudaDevAttrMultiProcessorCount, 1)} * per_sm;
   return launch_in_turn(kernel, static_cast<unsigned>(std::min(most, resident)), kThreads, n_bytes, stream, p);
 }
 

@@ -5,6 +5,7 @@
 
 #include "backend/cuda/attention/prefill_kernels.h"
 #include "backend/cuda/attention/prefill_wgmma.cuh"
+#include "backend/cuda/device_attribute.h"
 #include "backend/cuda/overlap.h"
 
 namespace tokamak::cuda::prefill {
@@ -50,15 +51,13 @@ cudaError_t launch_wide(const PrefillAttentionArgs& a, cudaStream_t stream) {
   p.box_rows = a.page_size % 64 == 0 ? 64 : 16;
   const int n_bytes = kDecodes ? place_raw<kDk, kDv>(p) : WideShape<kDk, kDv>::kRawAt;
   const auto kernel = prefill_wide_kernel<kDk, kDv, kDecodes>;
-  int device = 0, n_sms = 0;
   cudaError_t error = kDecodes ? cudaSuccess : map_plane(&p.keys, a.keys, kDk, p.box_rows);
   if (error == cudaSuccess && !kDecodes) error = map_plane(&p.values, a.values, kDv, p.box_rows);
   if (error == cudaSuccess) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes);
-  if (error == cudaSuccess) error = cudaGetDevice(&device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device);
   if (error != cudaSuccess) return error;
-  const auto grid =
-      static_cast<unsigned>(std::min<int64_t>(a.n_tokens * a.n_head_kv * (a.partials ? a.n_parts : 1), n_sms));
+  const int64_t n_items = a.n_tokens * a.n_head_kv * (a.partials ? a.n_parts : 1),
+                n_sms = device_attribute(cudaDevAttrMultiProcessorCount, 1);
+  const auto grid = static_cast<unsigned>(std::min(n_items, n_sms));
   return launch_in_turn(kernel, grid, kGroupThreads + kWorkers, n_bytes, stream, p);
 }
 

@@ -1,8 +1,8 @@
 #include "backend/cuda/gemm/gemm.h"
 
+#include "backend/cuda/device_attribute.h"
 #include "backend/cuda/gemm/kernels.h"
 #include "backend/cuda/gemm/plan.h"
-#include "backend/cuda/matvec/launchers.h"
 
 namespace tokamak::cuda {
 

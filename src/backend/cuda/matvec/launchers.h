@@ -11,8 +11,6 @@ namespace tokamak::cuda {
 
 struct MatvecArgs;
 struct MatvecGroupArgs;
-// What the current device says; otherwise where it does not.
-int device_attribute(cudaDeviceAttr attribute, int otherwise);
 // For launches of this folder and of columns/.
 MatvecParams params_of(const MatvecArgs& args);
 MatvecParts parts_of(const MatvecParams& params);                          // itself as the only part

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/device_attribute.h"
 #include "backend/cuda/matvec/launchers.h"
 #include "backend/cuda/matvec/quantize.h"
 
@@ -18,12 +19,6 @@ constexpr MatvecKernel kKernels[] = {{DType::f32, launch_f32}, TOKAMAK_PACKED_TY
 #undef TOKAMAK_ROW
 
 }  // namespace
-
-int device_attribute(cudaDeviceAttr attribute, int otherwise) {
-  int device = 0, n = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return otherwise;
-  return cudaDeviceGetAttribute(&n, attribute, device) == cudaSuccess ? n : otherwise;
-}
 
 MatvecParams params_of(const MatvecArgs& a) {
   MatvecParams p{};
