@@ -6,7 +6,7 @@
 
 namespace tokamak::cuda {
 
-// Order of ir::Glu (checked in matvec.cpp).
+// Order of ir::Glu (checked in ops/functions.h).
 enum class MatvecGlu : int { reglu, geglu, swiglu, geglu_erf, geglu_quick, swiglu_oai };
 
 __device__ inline float times_sigmoid(float x, float y) {  // x * sigmoid(y); 0 where exp(-y) overflows

@@ -52,6 +52,11 @@ __device__ inline float apply_map(MapKind kind, float x, float a, float b) {
   return x;
 }
 
+constexpr bool same(GluKind a, MatvecGlu b) { return static_cast<int>(a) == static_cast<int>(b); }
+static_assert(same(GluKind::reglu, MatvecGlu::reglu) && same(GluKind::geglu, MatvecGlu::geglu) &&
+              same(GluKind::swiglu, MatvecGlu::swiglu) && same(GluKind::geglu_erf, MatvecGlu::geglu_erf) &&
+              same(GluKind::geglu_quick, MatvecGlu::geglu_quick) && same(GluKind::swiglu_oai, MatvecGlu::swiglu_oai));
+
 // The same as the epilogue of products, so that fusing changes nothing.
 __device__ inline float apply_glu(GluKind kind, float gate, float up, float alpha, float limit) {
   if (kind == GluKind::sigmoid_mul) return sigmoid_of(gate) * up;
