@@ -85,6 +85,7 @@ class Device {
 
   int index() const { return index_; }
   cudaStream_t stream() const { return stream_; }
+  const cudaDeviceProp& properties() const { return properties_; }
   std::string description() const;  // "NVIDIA H200, 132 multiprocessors, 139.8 GiB"
 
   // Makes this the calling thread's current device; needed before every call of the CUDA runtime. Errors: lost().

@@ -66,18 +66,13 @@ constexpr TensorRow kTensorRows[] = {{8, 0, 2048}, {8, 6, 512},   {8, 9, 1024},
                                      {9, 0, 4096}, {10, 0, 8192}, {12, 0, 1024}};
 
 Result<double> tensor_ops_per_second(const Device& device) {
-  const auto attribute = [&](cudaDeviceAttr name) -> Result<int> {
-    int value = 0;
-    TRY(check_cuda(cudaDeviceGetAttribute(&value, name, device.index()), "asking for the device's properties"));
-    return value;
-  };
-  const int major = TRY(attribute(cudaDevAttrComputeCapabilityMajor)),
-            minor = TRY(attribute(cudaDevAttrComputeCapabilityMinor));
+  const cudaDeviceProp& gpu = device.properties();
+  int khz = 0;
+  TRY(check_cuda(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, device.index()), "asking for the GPU's clock"));
   double ops_per_clock = 1024;
   for (const TensorRow& row : kTensorRows)
-    if (row.major == major && row.minor == minor) ops_per_clock = row.ops_per_clock;
-  const int n_sms = TRY(attribute(cudaDevAttrMultiProcessorCount)), khz = TRY(attribute(cudaDevAttrClockRate));
-  return ops_per_clock * n_sms * khz * 1e3;
+    if (row.major == gpu.major && row.minor == gpu.minor) ops_per_clock = row.ops_per_clock;
+  return ops_per_clock * gpu.multiProcessorCount * khz * 1e3;
 }
 }  // namespace
 
