@@ -7,9 +7,7 @@
 #include <vector>
 
 #include "backend/cuda/gemm/gemm.h"
-#include "backend/cuda/matvec/layout.h"
-#include "backend/cuda/matvec/random_weights.h"
-#include "cuda_bench.h"
+#include "cuda_weights.h"
 
 using namespace tokamak;
 using namespace tokamak::cuda;
@@ -18,50 +16,39 @@ namespace {
 
 struct Bench {
   DType dtype;
-  int64_t n_rows, k, copy_bytes;
-  int n_copies, max_cols;
-  uint8_t *weights, *halves, *workspace;
+  int64_t n_rows, k;
+  ColdWeights weights;
+  uint8_t *halves, *workspace;
   float *x, *y;
 
-  Bench(DType type, int64_t rows, int64_t width, int cols) : dtype(type), n_rows(rows), k(width), max_cols(cols) {
-    const int64_t table = static_cast<int64_t>(packed_bytes(dtype, 0, 1, k));
-    copy_bytes = static_cast<int64_t>(packed_bytes(dtype, 1, n_rows, k) + 255) / 256 * 256;
-    n_copies = static_cast<int>(std::max<int64_t>(2, 260'000'000 / copy_bytes + 1));
-    weights = device_alloc(static_cast<size_t>(copy_bytes * n_copies));
-    const std::vector<std::byte> pattern = testing::random_rows(dtype, 64, k, 77);
-    std::vector<std::byte> packed(packed_bytes(dtype, 1, 64, k));
-    pack_matrices(dtype, {pattern.data(), 1, 64, k, packed.data()});
-    const int64_t body = static_cast<int64_t>(packed.size()) - table;
-    check(cudaMemcpy(weights, packed.data(), packed.size(), cudaMemcpyHostToDevice), "copy");
-    for (int64_t at = table + body; at + body <= copy_bytes; at += body)
-      check(cudaMemcpyAsync(weights + at, weights + table, static_cast<size_t>(body), cudaMemcpyDeviceToDevice),
-            "copy");
-    for (int c = 1; c < n_copies; ++c)
-      check(
-          cudaMemcpyAsync(weights + c * copy_bytes, weights, static_cast<size_t>(copy_bytes), cudaMemcpyDeviceToDevice),
-          "copy");
-    std::vector<float> host(static_cast<size_t>(max_cols * k));
-    for (size_t i = 0; i < host.size(); ++i) host[i] = testing::random_unit(78, i);
-    x = reinterpret_cast<float*>(device_alloc(host.size() * 4));
-    check(cudaMemcpy(x, host.data(), host.size() * 4, cudaMemcpyHostToDevice), "copy");
-    halves = device_alloc(static_cast<size_t>(half_columns_bytes(max_cols, k)));
-    y = reinterpret_cast<float*>(device_alloc(static_cast<size_t>(max_cols * n_rows) * 4));
+  Bench(DType type, int64_t rows, int64_t width, int max_cols)
+      : dtype(type),
+        n_rows(rows),
+        k(width),
+        weights(dtype, 1, rows, k,
+                std::max<int64_t>(2, 260'000'000 / ColdWeights::bytes_of_copy(dtype, 1, rows, k) + 1)),
+        halves(device_alloc(static_cast<size_t>(half_columns_bytes(max_cols, k)))),
+        x(upload(testing::random_floats(static_cast<size_t>(max_cols * k), 78))),
+        y(device_array<float>(max_cols * n_rows)) {
     uint64_t n_bytes = 16;
     for (int n = 1; n <= max_cols; ++n) n_bytes = std::max(n_bytes, gemm_workspace_bytes(args(0, n, false)));
     workspace = device_alloc(n_bytes);
   }
-  ~Bench() {
-    for (void* p : {static_cast<void*>(weights), static_cast<void*>(halves), static_cast<void*>(workspace),
-                    static_cast<void*>(x), static_cast<void*>(y)})
-      cudaFree(p);
-  }
+  ~Bench() { device_free(halves, workspace, x, y); }
   Bench(const Bench&) = delete;
 
   GemmArgs args(int launch, int n_cols, bool glu) const {
-    GemmArgs a{.dtype = dtype, .weights = weights + launch % n_copies * copy_bytes, .n_rows = n_rows, .k = k};
-    if (glu) a.up = weights + (launch + 1) % n_copies * copy_bytes, a.glu = 2;
-    a.n_cols = n_cols, a.x = halves, a.y = y, a.y_stride = n_rows, a.workspace = workspace;
-    return a;
+    const MatvecArgs product{.dtype = dtype,
+                             .weights = weights.of(launch),
+                             .up = glu ? weights.of(launch + 1) : nullptr,
+                             .n_rows = n_rows,
+                             .k = k,
+                             .n_cols = n_cols,
+                             .x = halves,
+                             .y = y,
+                             .y_stride = n_rows,
+                             .glu = glu ? 2 : -1};
+    return {.product = product, .workspace = workspace};
   }
   HalfColumnsArgs convert_args(int n_cols) const {
     return {.x = x, .n_cols = n_cols, .k = k, .x_stride = k, .halves = halves};
@@ -83,47 +70,32 @@ struct Bench {
 void bench_experts(DType dtype, int n_tokens, int tile_cols) {
   const int64_t n_expert = 128, n_used = 8, n_embd = 2048, n_ff = 768, n_pairs = n_tokens * n_used;
   const RouteShape shape{n_tokens, 8, 128, tile_cols};
-  const auto stack = [&](int64_t rows, int64_t k) {  // two copies, apart
-    const int64_t bytes = static_cast<int64_t>(packed_bytes(dtype, n_expert, rows, k) + 255) / 256 * 256;
-    uint8_t* p = device_alloc(static_cast<size_t>(bytes));
-    const std::vector<std::byte> file = testing::random_rows(dtype, rows, k, 3);
-    std::vector<std::byte> packed(packed_bytes(dtype, 1, rows, k));
-    const int64_t table = static_cast<int64_t>(packed_bytes(dtype, 0, 1, k));
-    pack_matrices(dtype, {file.data(), 1, rows, k, packed.data()});
-    check(cudaMemcpy(p, packed.data(), packed.size(), cudaMemcpyHostToDevice), "copy");
-    const int64_t body = static_cast<int64_t>(packed.size()) - table;
-    for (int64_t e = 1; e < n_expert; ++e)
-      check(cudaMemcpyAsync(p + table + e * body, p + table, static_cast<size_t>(body), cudaMemcpyDeviceToDevice),
-            "copy");
-    return p;
-  };
-  const auto floats = [](int64_t n) { return reinterpret_cast<float*>(device_alloc(static_cast<size_t>(n) * 4)); };
-  uint8_t *gate = stack(n_ff, n_embd), *up = stack(n_ff, n_embd), *down = stack(n_embd, n_ff);
-  float *x = floats(n_tokens * n_embd), *h = floats(n_pairs * n_ff), *y = floats(n_pairs * n_embd);
-  check(cudaMemset(x, 0, static_cast<size_t>(n_tokens * n_embd) * 4), "memset");
+  const ColdWeights gate(dtype, n_expert, n_ff, n_embd, 1), up(dtype, n_expert, n_ff, n_embd, 1),
+      down(dtype, n_expert, n_embd, n_ff, 1);
+  auto *x = device_array<float>(n_tokens * n_embd), *h = device_array<float>(n_pairs * n_ff),
+       *y = device_array<float>(n_pairs * n_embd);
   std::vector<int32_t> list(static_cast<size_t>(n_pairs));
   for (size_t i = 0; i < list.size(); ++i)
     list[i] = static_cast<int32_t>((testing::random_bits(5, i / 8) + i % 8 * 17) % 128);
-  auto* ids = reinterpret_cast<int32_t*>(device_alloc(list.size() * 4));
-  check(cudaMemcpy(ids, list.data(), list.size() * 4, cudaMemcpyHostToDevice), "copy");
+  auto* ids = upload(list);
   uint8_t* route = device_alloc(static_cast<size_t>(Route::bytes(shape)));
   uint8_t* in = device_alloc(static_cast<size_t>(half_columns_bytes(shape.n_columns(), n_embd)));
   uint8_t* mid = device_alloc(static_cast<size_t>(half_columns_bytes(shape.n_columns(), n_ff)));
   const auto product = [&](const void* w, const void* u, int64_t rows, int64_t k, const void* cols, float* out) {
-    GemmArgs a{.dtype = dtype, .weights = w, .up = u, .n_rows = rows, .k = k, .n_cols = static_cast<int>(n_pairs)};
-    a.x = cols, a.y = out, a.y_stride = rows, a.glu = u ? 2 : -1, a.shape = &shape, a.route = route;
-    return a;
+    MatvecArgs a{.dtype = dtype, .weights = w, .up = u, .n_rows = rows, .k = k, .n_cols = static_cast<int>(n_pairs)};
+    a.x = cols, a.y = out, a.y_stride = rows, a.glu = u ? 2 : -1;
+    return GemmArgs{.product = a, .shape = &shape, .route = route};
   };
   const std::function<void(cudaStream_t)> steps[] = {
       [&](cudaStream_t s) { check(launch_route(ids, 8, shape, route, false, s), "route"); },
       [&](cudaStream_t s) {
         check(launch_half_columns({x, n_tokens, n_embd, n_embd, in, false, &shape, route, 8}, s), "convert");
       },
-      [&](cudaStream_t s) { check(launch_gemm(product(gate, up, n_ff, n_embd, in, h), s), "gate"); },
+      [&](cudaStream_t s) { check(launch_gemm(product(gate.data, up.data, n_ff, n_embd, in, h), s), "gate"); },
       [&](cudaStream_t s) {
         check(launch_half_columns({h, n_pairs, n_ff, n_ff, mid, false, &shape, route, 1}, s), "convert");
       },
-      [&](cudaStream_t s) { check(launch_gemm(product(down, nullptr, n_embd, n_ff, mid, y), s), "down"); }};
+      [&](cudaStream_t s) { check(launch_gemm(product(down.data, nullptr, n_embd, n_ff, mid, y), s), "down"); }};
   for (const auto& step : steps) step(nullptr);
   const double all = time_graph(8, [&](int, cudaStream_t s) {
                        for (const auto& step : steps) step(s);
@@ -131,10 +103,7 @@ void bench_experts(DType dtype, int n_tokens, int tile_cols) {
   std::printf("experts %-6s %5d tokens, tiles of %3d: %7.1f us;", dtype_name(dtype).data(), n_tokens, tile_cols, all);
   for (const auto& step : steps) std::printf(" %6.1f", time_graph(8, [&](int, cudaStream_t s) { step(s); }).median);
   std::printf("\n");
-  for (void* p : {static_cast<void*>(gate), static_cast<void*>(up), static_cast<void*>(down), static_cast<void*>(x),
-                  static_cast<void*>(h), static_cast<void*>(y), static_cast<void*>(ids), static_cast<void*>(route),
-                  static_cast<void*>(in), static_cast<void*>(mid)})
-    cudaFree(p);
+  device_free(x, h, y, ids, route, in, mid);
 }
 
 }  // namespace

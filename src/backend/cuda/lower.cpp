@@ -17,6 +17,15 @@ namespace tokamak::cuda {
 namespace {
 constexpr uint64_t kRegionAlignment = 256;
 constexpr size_t kSlots = 4;
+
+RowArgs copy_args(const Rows& x, const Rows& y, const RunContext& c) {
+  return {.x = c.at(x.address),
+          .y = c.at(y.address),
+          .x_stride = x.stride_elems,
+          .y_stride = y.stride_elems,
+          .n_rows = x.n_rows,
+          .row_elems = x.n};
+}
 }  // namespace
 
 Lowering::Lowering(const ir::Graph& g, const ir::Plan& plan, const CudaWeights& w, CudaKv& cache,
@@ -38,14 +47,17 @@ Address Lowering::region(uint64_t n_bytes) {
   return out;
 }
 
-// Replaced by a larger one when a layer needs more.
-Address Lowering::attention_partials(int64_t n_floats) {
-  const uint64_t n_bytes = static_cast<uint64_t>(n_floats) * sizeof(float);
-  if (partial_bytes_ < n_bytes) {
-    partials_ = region(n_bytes);
-    partial_bytes_ = n_bytes;
+// Replaced by a larger one when a step needs more.
+Address Lowering::scratch(uint64_t n_bytes) {
+  if (scratch_bytes_ < n_bytes) {
+    scratch_ = region(n_bytes);
+    scratch_bytes_ = n_bytes;
   }
-  return partials_;
+  return scratch_;
+}
+
+std::span<const ir::Group> Lowering::later_groups() const {
+  return std::span(graph.groups).subspan(static_cast<size_t>(&group() - graph.groups.data()) + 1);
 }
 
 Result<Address> Lowering::constant(std::span<const std::byte> values) {
@@ -108,14 +120,8 @@ std::vector<OutputCopy> Lowering::make_outputs() {
       copy.from = floats(x.total());
       Step step{.report = {.what = "output " + std::to_string(i), .label = "copy output", .kernel = "copy_rows"}};
       step.report.bytes = 2.0 * static_cast<double>(copy.n_bytes);
-      step.launch = [x, y = copy.from](const RunContext& c) {
-        return launch_copy_rows({.x = c.at(x.address),
-                                 .y = c.at(y),
-                                 .x_stride = x.stride_elems,
-                                 .y_stride = x.n,
-                                 .n_rows = x.n_rows,
-                                 .row_elems = x.n},
-                                c.stream);
+      step.launch = [x, y = Rows{.address = copy.from, .stride_elems = x.n}](const RunContext& c) {
+        return launch_copy_rows(copy_args(x, y, c), c.stream);
       };
       steps_.push_back(std::move(step));
     }
@@ -173,7 +179,8 @@ Address Lowering::halves(ir::ValueId id) {
   if (const Slot* slot = slot_of(x, InputForm::halves)) return slot->address;
   const Address out = new_slot(x, InputForm::halves);
   const Rows from = rows(x);
-  StepReport& report = add("halve", [from, out](const RunContext& c) {
+  const double bytes = 6.0 * static_cast<double>(from.total());
+  add_helper({"halve", "convert", "input to f16", bytes}, [from, out](const RunContext& c) {
     return launch_halve({.x = c.at(from.address),
                          .n_cols = from.n_rows,
                          .k = from.n,
@@ -182,10 +189,6 @@ Address Lowering::halves(ir::ValueId id) {
                          .overlap = true},
                         c.stream);
   });
-  report.what += " (input to f16)";
-  report.label = "convert";
-  report.operations = 0;
-  report.bytes = 6.0 * static_cast<double>(from.total());
   return out;
 }
 
@@ -194,29 +197,15 @@ Address Lowering::quantized(ir::ValueId id) {
   if (const Slot* slot = slot_of(x, InputForm::q8)) return slot->address;
   const Address out = new_slot(x, InputForm::q8);
   Rows from = rows(x);
-  const auto about = [&](StepReport& report, double bytes) {
-    report.what += " (input quantized)";
-    report.label = "quantize";
-    report.operations = 0;
-    report.bytes = bytes;
-  };
-  const double bytes = 5.25 * static_cast<double>(from.total());
+  const auto n = static_cast<double>(from.total());
   if (from.stride_elems % 4 != 0 || from.address.offset % 16 != 0) {  // slices: moved to where 16-byte loads work
     const Rows slice = from;
     from.address = floats(from.total());
     from.stride_elems = from.n;
-    StepReport& report = add("copy_rows", [slice, to = from.address](const RunContext& c) {
-      return launch_copy_rows({.x = c.at(slice.address),
-                               .y = c.at(to),
-                               .x_stride = slice.stride_elems,
-                               .y_stride = slice.n,
-                               .n_rows = slice.n_rows,
-                               .row_elems = slice.n},
-                              c.stream);
-    });
-    about(report, 8.0 * static_cast<double>(from.total()));
+    add_helper({"copy_rows", "quantize", "input quantized", 8.0 * n},
+               [slice, to = from](const RunContext& c) { return launch_copy_rows(copy_args(slice, to, c), c.stream); });
   }
-  StepReport& report = add("quantize_q8", [from, out](const RunContext& c) {
+  add_helper({"quantize_q8", "quantize", "input quantized", 5.25 * n}, [from, out](const RunContext& c) {
     return launch_quantize_q8({.x = c.at(from.address),
                                .n_cols = from.n_rows,
                                .k = from.n,
@@ -225,7 +214,6 @@ Address Lowering::quantized(ir::ValueId id) {
                                .overlap = overlaps(from.n_rows)},
                               c.stream);
   });
-  about(report, bytes);
   return out;
 }
 

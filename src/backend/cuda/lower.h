@@ -6,6 +6,7 @@
 #include <set>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,9 @@ struct Rows {
 
   int64_t total() const { return n_rows * n; }
 };
+
+// For reports, of kernels that are not those of few columns.
+inline constexpr std::string_view kDependsOnColumns = "result depends on the number of columns";
 
 // Kernels of few columns begin while the one before them still runs; with many there is nothing to gain.
 constexpr bool overlaps(int64_t n_cols) { return n_cols <= 8; }
@@ -62,6 +66,7 @@ class Lowering {
   // From now on `owner` (no view) and its views lie at `address` and behind, not where the plan put them.
   void redirect(ir::ValueId owner, Address address) { redirected_[owner] = address; }
   const ir::Group& group() const { return *groups_.front(); }
+  std::span<const ir::Group> later_groups() const;  // behind it
   bool is_lowered(const ir::Group& group) const { return lowered_.contains(&group); }
   // The next step does the work of `later` too, which adds nothing when its turn comes.
   void take_along(const ir::Group& later);
@@ -71,8 +76,8 @@ class Lowering {
   // A new part of the arena.
   Address region(uint64_t n_bytes);
   Address floats(int64_t n) { return region(static_cast<uint64_t>(n) * sizeof(float)); }
-  // Shared by all layers: partial results of attention.
-  Address attention_partials(int64_t n_floats);
+  // Partial results of one node, whose last step has read them before the next node has some.
+  Address scratch(uint64_t n_bytes);
   // Tables of rope angles made so far.
   struct RopeUse {
     ir::ValueId factors;
@@ -118,6 +123,19 @@ class Lowering {
     steps_.push_back({.report = describe(kernel, note), .launch = std::move(launch)});
     return steps_.back().report;
   }
+  // Adds a step that makes no node's result: its report has no operations, and its purpose behind the nodes' names.
+  struct Helper {
+    std::string_view kernel, label, purpose;
+    double bytes = 0;
+  };
+  template <class Launch>
+  void add_helper(const Helper& helper, Launch launch) {
+    StepReport& report = add(helper.kernel, std::move(launch));
+    if (!helper.purpose.empty()) report.what += " (" + std::string(helper.purpose) + ")";
+    report.label = helper.label;
+    report.operations = 0;
+    report.bytes = helper.bytes;
+  }
 
  private:
   enum class InputForm : uint8_t { q8, halves };
@@ -137,12 +155,34 @@ class Lowering {
   std::vector<Slot> slots_;
   size_t next_slot_ = 0;
   std::vector<bool> wants_q8_;  // by value: an input of a product with quantized weights
-  Address partials_;
-  uint64_t partial_bytes_ = 0, arena_bytes_ = 0;
+  Address scratch_;
+  uint64_t scratch_bytes_ = 0, arena_bytes_ = 0;
   std::map<ir::ValueId, Address> redirected_;
   std::set<const ir::Group*> lowered_;    // before their turn
   std::vector<const ir::Group*> groups_;  // being lowered: the current one, then those taken along
 };
+
+// Adds a step of a kernel over the rows of x, whose Args have x, y, their strides and extents; `bind` sets what else
+// depends on the context.
+struct NothingElse {
+  template <class Args>
+  void operator()(Args&, const RunContext&) const {}
+};
+template <class Args, class Bind = NothingElse>
+void add_rows(Lowering& l, std::string_view kernel, const Rows& x, const Rows& y, Args args,
+              cudaError_t (*launch)(const Args&, cudaStream_t), Bind bind = {}) {
+  args.x_stride = x.stride_elems;
+  args.y_stride = y.stride_elems;
+  args.n_rows = x.n_rows;
+  args.row_elems = x.n;
+  l.add(kernel, [=](const RunContext& c) {
+    Args a = args;
+    a.x = c.at(x.address);
+    a.y = c.at<std::remove_pointer_t<decltype(a.y)>>(y.address);
+    bind(a, c);
+    return launch(a, c.stream);
+  });
+}
 
 // Which rules this backend has kernels for, given the types at hand: a row of the lowering table and its `supports`.
 bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, Nodes nodes);

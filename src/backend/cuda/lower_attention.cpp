@@ -35,17 +35,14 @@ Result<Address> rope_table(Lowering& l, const ir::Node& rope) {
                            .n_rot = rope.attrs.integer(Attr::n_rot),
                            .n_tokens = l.value(rope.inputs[1]).shape[0]};
   const Address table = l.floats(args.n_tokens * 2 * args.n_rot);
-  StepReport& report = l.add("rope_table", [=](const RunContext& c) {
+  const double bytes = static_cast<double>(args.n_tokens * 2 * args.n_rot) * sizeof(float);
+  l.add_helper({"rope_table", "rope table", "angles of all layers alike", bytes}, [=](const RunContext& c) {
     RopeTableArgs a = args;
     a.frequencies = c.at<double>(constants);
     a.positions = c.at<int32_t>(positions);
     a.rows = c.at(table);
     return launch_rope_table(a, c.stream);
   });
-  report.what = "angles of all layers alike";
-  report.label = "rope table";
-  report.operations = 0;
-  report.bytes = static_cast<double>(args.n_tokens * 2 * args.n_rot) * sizeof(float);
   l.rope_tables.push_back({.factors = factors, .attrs = rope.attrs, .table = table});
   return table;
 }
@@ -140,15 +137,13 @@ bool are_independent(const Heads& a, const Heads& b) {
 // One launch for a group and those right behind it that turn or store heads too: queries, keys and values of a layer.
 Result<void> lower_heads(Lowering& l, Nodes nodes) {
   std::vector<Heads> all = {TRY(heads_to_destination(l, nodes))};
-  const std::vector<ir::Group>& groups = l.graph.groups;
-  const auto first = static_cast<size_t>(&l.group() - groups.data());
-  for (size_t i = first + 1; i < groups.size() && all.size() < kMaxHeadJobs; ++i) {
-    if (l.is_lowered(groups[i]) || fuse::pattern_nodes(l.graph, groups[i]).empty()) continue;
-    const auto later = heads_nodes(l.graph, groups[i]);
-    if (!later) break;
+  for (const ir::Group& group : l.later_groups()) {
+    if (l.is_lowered(group) || fuse::pattern_nodes(l.graph, group).empty()) continue;
+    const auto later = heads_nodes(l.graph, group);
+    if (!later || all.size() == kMaxHeadJobs) break;
     const Heads heads = TRY(heads_to_destination(l, *later));
     if (!std::ranges::all_of(all, [&](const Heads& other) { return are_independent(other, heads); })) break;
-    l.take_along(groups[i]);
+    l.take_along(group);
     all.push_back(heads);
   }
   const bool writes = std::ranges::any_of(all, [](const Heads& heads) { return !heads.y; });
@@ -163,6 +158,10 @@ Result<void> lower_heads(Lowering& l, Nodes nodes) {
 // Tokens that are worked on one by one, with their keys split, in one launch; with more partial results than this, one
 // block walks over all keys of a token.
 constexpr int64_t kMaxSplitTokens = 64, kMaxPartialFloats = int64_t{64} << 20;
+
+Address partials_of(Lowering& l, int64_t n_floats) {
+  return l.scratch(static_cast<uint64_t>(n_floats) * sizeof(float));
+}
 
 struct Attention {
   AttentionArgs args;
@@ -248,12 +247,10 @@ Address prefill_tiles(Lowering& l, const Attention& attention, int64_t tile_toke
     if (use.tile_tokens == tile_tokens) return use.tiles;
   const int64_t n_tokens = attention.args.n_tokens;
   const Address tiles = l.region(static_cast<uint64_t>(prefill_tile_ints(n_tokens)) * sizeof(int32_t));
-  StepReport& report = l.add("attention_tiles", [=, seq_ids = attention.seq_ids](const RunContext& c) {
+  const Address seq_ids = attention.seq_ids;
+  l.add_helper({"attention_tiles", "attention tiles", "tiles of all layers alike"}, [=](const RunContext& c) {
     return launch_prefill_tiles(c.at<int32_t>(seq_ids), n_tokens, tile_tokens, c.at<int32_t>(tiles), c.stream);
   });
-  report.what = "tiles of all layers alike";
-  report.label = "attention tiles";
-  report.operations = report.bytes = 0;
   l.prefill_tiles.push_back({tile_tokens, tiles});
   return tiles;
 }
@@ -298,7 +295,7 @@ void lower_prefill(Lowering& l, const Attention& attention, int64_t tile_tokens)
     const int64_t of_one = prefill_partial_floats(args.n_tokens, args.n_head, args.dv, 1),
                   n_slots = l.kv.config().n_pages * l.kv.config().page_size;
     max_parts = std::min(parts_of(2 * (n_slots + kKeyChunk)), kMaxPartialFloats / of_one);
-    partials = l.attention_partials(of_one * max_parts);
+    partials = partials_of(l, of_one * max_parts);
   }
   l.add(
       "attention_prefill",
@@ -312,7 +309,7 @@ void lower_prefill(Lowering& l, const Attention& attention, int64_t tile_tokens)
         if (const cudaError_t status = launch_prefill_attention(a, c.stream); status != cudaSuccess) return status;
         return launch_prefill_merge(a, c.stream);
       },
-      "result depends on the number of columns");
+      kDependsOnColumns);
 }
 
 cudaError_t launch_slices(const Attention& attention, const RunContext& c) {
@@ -341,7 +338,7 @@ Result<void> lower_flash_attn_ext(Lowering& l, Nodes nodes) {
                                         int64_t{1}, kMaxSplitTokens);
   const int64_t n = std::min(args.n_tokens, attention.slice_tokens);
   attention.max_chunks = std::min(needed, kMaxPartialFloats / attention_partial_floats(n, args.n_head, args.dv, 1));
-  attention.partials = l.attention_partials(attention_partial_floats(n, args.n_head, args.dv, attention.max_chunks));
+  attention.partials = partials_of(l, attention_partial_floats(n, args.n_head, args.dv, attention.max_chunks));
   const std::string_view kernel = has_decode_attention(args) ? "attention_decode" : "attention";
   if (args.n_tokens > n) {
     l.add(kernel, [attention](const RunContext& c) { return launch_slices(attention, c); });
@@ -352,12 +349,10 @@ Result<void> lower_flash_attn_ext(Lowering& l, Nodes nodes) {
   l.add(kernel, [attention](const RunContext& c) {
     return launch_attention(attention.bind(c, 0, attention.args.n_tokens), c.stream);
   });
-  StepReport& merge = l.add("attention_merge", [attention](const RunContext& c) {
+  l.add_helper({"attention_merge", "attention merge"}, [attention](const RunContext& c) {
     if (!attention.is_split(c)) return cudaSuccess;
     return launch_attention_merge(attention.bind(c, 0, attention.args.n_tokens), c.stream);
   });
-  merge.label = "attention merge";
-  merge.operations = merge.bytes = 0;
   return {};
 }
 }  // namespace

@@ -59,19 +59,8 @@ Result<void> lower_chain(Lowering& l, Nodes nodes) {
 
 // One operand in, one result of the same shape.
 Result<void> add_map(Lowering& l, Nodes nodes, std::string_view name, MapKind kind, float a = 0, float b = 0) {
-  const Rows x = l.rows(l.graph.node(nodes[0]).inputs[0]), y = l.rows(l.graph.node(nodes.back()).output);
-  l.add(name, [=](const RunContext& c) {
-    return launch_map({.kind = kind,
-                       .a = a,
-                       .b = b,
-                       .x = c.at(x.address),
-                       .y = c.at(y.address),
-                       .x_stride = x.stride_elems,
-                       .y_stride = y.stride_elems,
-                       .n_rows = x.n_rows,
-                       .row_elems = x.n},
-                      c.stream);
-  });
+  const ir::ValueId x = l.graph.node(nodes[0]).inputs[0], y = l.graph.node(nodes.back()).output;
+  add_rows(l, name, l.rows(x), l.rows(y), MapArgs{.kind = kind, .a = a, .b = b}, launch_map);
   return {};
 }
 
@@ -143,18 +132,10 @@ Result<void> lower_snake(Lowering& l, Nodes nodes) {
   const ir::Node &by_a = l.graph.node(nodes[0]), &by_b = l.graph.node(nodes[3]);
   const Rows x = l.rows(by_a.inputs[0]), y = l.rows(l.graph.node(nodes[4]).output);
   const Rows a = l.rows(by_a.inputs[1]), b = l.rows(by_b.inputs[1]);  // columns
-  l.add("snake_f32", [=](const RunContext& c) {
-    return launch_snake({.x = c.at(x.address),
-                         .a = c.at(a.address),
-                         .b = c.at(b.address),
-                         .y = c.at(y.address),
-                         .x_stride = x.stride_elems,
-                         .a_stride = a.stride_elems,
-                         .b_stride = b.stride_elems,
-                         .y_stride = y.stride_elems,
-                         .n_rows = x.n_rows,
-                         .row_elems = x.n},
-                        c.stream);
+  const SnakeArgs args{.a_stride = a.stride_elems, .b_stride = b.stride_elems};
+  add_rows(l, "snake_f32", x, y, args, launch_snake, [=](SnakeArgs& bound, const RunContext& c) {
+    bound.a = c.at(a.address);
+    bound.b = c.at(b.address);
   });
   return {};
 }
@@ -166,18 +147,9 @@ Result<void> lower_attn_temp(Lowering& l, Nodes nodes) {
   const AttnTempArgs args{.scale = node.attrs.number(Attr::temp_scale),
                           .length = static_cast<double>(node.attrs.integer(Attr::temp_length)),
                           .offset = node.attrs.integer(Attr::temp_offset),
-                          .rows_per_token = y.n_rows / l.value(node.output).shape[0],
-                          .x_stride = x.stride_elems,
-                          .y_stride = y.stride_elems,
-                          .n_rows = y.n_rows,
-                          .row_elems = y.n};
-  l.add("attn_temp_f32", [=](const RunContext& c) {
-    AttnTempArgs a = args;
-    a.positions = c.at<int32_t>(positions);
-    a.x = c.at(x.address);
-    a.y = c.at(y.address);
-    return launch_attn_temp(a, c.stream);
-  });
+                          .rows_per_token = y.n_rows / l.value(node.output).shape[0]};
+  add_rows(l, "attn_temp_f32", x, y, args, launch_attn_temp,
+           [=](AttnTempArgs& a, const RunContext& c) { a.positions = c.at<int32_t>(positions); });
   return {};
 }
 }  // namespace

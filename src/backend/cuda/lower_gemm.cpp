@@ -29,11 +29,12 @@ Address new_slot(Lowering& l, ir::ValueId x, ir::ValueId ids, int64_t n_bytes, b
   return use.address;
 }
 
-void describe_conversion(StepReport& report, const Rows& x, int64_t n_columns) {
-  report.what += " (input to binary16)";
-  report.label = "convert";
-  report.operations = 0;
-  report.bytes = 4.0 * static_cast<double>(x.total()) + 2.0 * static_cast<double>(n_columns * x.n);
+// The step that makes n_columns of x.
+Lowering::Helper conversion(const Rows& x, int64_t n_columns) {
+  return {.kernel = "half_columns",
+          .label = "convert",
+          .purpose = "input to binary16",
+          .bytes = 4.0 * static_cast<double>(x.total()) + 2.0 * static_cast<double>(n_columns * x.n)};
 }
 
 std::string gemm_kernel(DType dtype) {  // for reports: "gemm_nvfp4"
@@ -60,7 +61,7 @@ Address half_columns(Lowering& l, ir::ValueId id, bool low) {
   if (const Address* at_hand = find_slot(l, x, ir::kNone, low)) return *at_hand;
   const Rows from = l.rows(x);
   const Address out = new_slot(l, x, ir::kNone, half_columns_bytes(from.n_rows, from.n), low);
-  StepReport& report = l.add("half_columns", [from, out, low](const RunContext& c) {
+  l.add_helper(conversion(from, from.n_rows), [from, out, low](const RunContext& c) {
     return launch_half_columns({.x = c.at(from.address),
                                 .n_cols = from.n_rows,
                                 .k = from.n,
@@ -70,7 +71,6 @@ Address half_columns(Lowering& l, ir::ValueId id, bool low) {
                                 .overlap = true},
                                c.stream);
   });
-  describe_conversion(report, from, from.n_rows);
   return out;
 }
 
@@ -83,13 +83,10 @@ Address route_of(Lowering& l, ir::ValueId id, const RouteShape& shape) {
   const Address route = l.region(static_cast<uint64_t>(Route::bytes(shape)));
   l.expert_routes.push_back({id, shape.n_expert, route});
   const int64_t stride = l.value(id).row_stride_elems;
-  StepReport& report = l.add("route_experts", [shape, route, stride, from = l.indices(id)](const RunContext& c) {
-    return launch_route(c.at<int32_t>(from), stride, shape, c.at<std::byte>(route), true, c.stream);
-  });
-  report.what += " (tokens by expert)";
-  report.label = "route";
-  report.operations = 0;
-  report.bytes = 12.0 * shape.n_pairs();
+  l.add_helper({"route_experts", "route", "tokens by expert", 12.0 * shape.n_pairs()},
+               [shape, route, stride, from = l.indices(id)](const RunContext& c) {
+                 return launch_route(c.at<int32_t>(from), stride, shape, c.at<std::byte>(route), true, c.stream);
+               });
   return route;
 }
 
@@ -110,7 +107,7 @@ ExpertColumns expert_columns(Lowering& l, const ir::Node& product) {
   const Rows from = l.rows(x);
   out.columns = new_slot(l, x, ids, half_columns_bytes(shape.n_columns(), from.n));
   const int n_copies = l.value(product.inputs[1]).shape[1] == 1 ? shape.n_used : 1;
-  StepReport& report = l.add("half_columns", [from, n_copies, to = out](const RunContext& c) {
+  l.add_helper(conversion(from, shape.n_pairs()), [from, n_copies, to = out](const RunContext& c) {
     return launch_half_columns({.x = c.at(from.address),
                                 .n_cols = from.n_rows,
                                 .k = from.n,
@@ -122,47 +119,14 @@ ExpertColumns expert_columns(Lowering& l, const ir::Node& product) {
                                 .overlap = true},
                                c.stream);
   });
-  describe_conversion(report, from, shape.n_pairs());
   return out;
 }
 
 void add_gemm(Lowering& l, Product product) {
-  GemmArgs sizes{.dtype = product.dtype, .n_rows = product.args.n_rows, .k = product.args.k};
-  sizes.up = product.up ? &sizes : nullptr;  // whether there is one
-  sizes.n_cols = static_cast<int>(product.args.n_cols);
-  sizes.shape = product.route ? &product.shape : nullptr;
-  const uint64_t n_bytes = gemm_workspace_bytes(sizes);
-  if (n_bytes > 0) product.workspace = l.attention_partials(static_cast<int64_t>(n_bytes / sizeof(float)));
+  if (const uint64_t n_bytes = gemm_workspace_bytes(product.gemm_args({})); n_bytes > 0)
+    product.workspace = l.scratch(n_bytes);
   l.add(
-      gemm_kernel(product.dtype), [product](const RunContext& c) { return product.launch(c); },
-      "result depends on the number of columns");
-}
-
-cudaError_t Product::launch_on_gemm(const RunContext& c) const {
-  return launch_gemm({.dtype = dtype,
-                      .weights = c.at<std::byte>(weights),
-                      .up = c.at<std::byte>(up),
-                      .n_rows = args.n_rows,
-                      .k = args.k,
-                      .n_cols = static_cast<int>(args.n_cols),
-                      .x = c.at<std::byte>(x),
-                      .x_low = c.at<std::byte>(x_low),
-                      .y = c.at(y),
-                      .y_stride = args.y_stride,
-                      .scale = c.at(scale),
-                      .up_scale = c.at(up_scale),
-                      .bias = c.at(bias),
-                      .up_bias = c.at(up_bias),
-                      .residual = c.at(residual),
-                      .residual_stride = args.residual_stride,
-                      .glu = args.glu,
-                      .alpha = args.alpha,
-                      .limit = args.limit,
-                      .workspace = c.at<std::byte>(workspace),
-                      .shape = route ? &shape : nullptr,
-                      .route = c.at<std::byte>(route),
-                      .overlap = true},
-                     c.stream);
+      gemm_kernel(product.dtype), [product](const RunContext& c) { return product.launch(c); }, kDependsOnColumns);
 }
 
 }  // namespace tokamak::cuda

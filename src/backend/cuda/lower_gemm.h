@@ -1,7 +1,6 @@
 // Which products run on the kernels of gemm/, and their inputs.
 #pragma once
 
-#include "backend/cuda/gemm/gemm.h"
 #include "backend/cuda/lower_matmul.h"
 
 namespace tokamak::cuda {

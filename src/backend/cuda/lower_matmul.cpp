@@ -51,21 +51,25 @@ MatvecArgs Product::packed_args(const RunContext& c) const {
           .n_used = static_cast<int>(n_used),
           .ids_stride = ids_stride,
           .x_per_token = x_per_token,
-          .overlap = on_tensor_columns || overlaps(args.n_cols),
+          .overlap = on_tensor_columns || on_gemm || overlaps(args.n_cols),
           .ids_are_settled = ids_are_settled};
+}
+
+GemmArgs Product::gemm_args(const RunContext& c) const {
+  return {.product = packed_args(c),
+          .x_low = c.at<std::byte>(x_low),
+          .workspace = c.at<std::byte>(workspace),
+          .shape = route ? &shape : nullptr,
+          .route = c.at<std::byte>(route)};
 }
 
 cudaError_t Product::launch(const RunContext& c) const {
   if (!is_packed) return launch_rows(c);
-  if (on_gemm) return launch_on_gemm(c);
+  if (on_gemm) return launch_gemm(gemm_args(c), c.stream);
   return on_tensor_columns ? launch_columns(packed_args(c), c.stream) : launch_matvec(packed_args(c), c.stream);
 }
 
 namespace {
-RowType row_type(DType dtype) {
-  return dtype == DType::f16 ? RowType::f16 : dtype == DType::bf16 ? RowType::bf16 : RowType::f32;
-}
-
 std::string_view kernel_of(const CudaWeight& weight) {
   return weight.packed ? find_matvec_layout(weight.dtype)->kernel : "matmul_f32";
 }
@@ -83,7 +87,7 @@ Product product_of(Lowering& l, const ir::Node& node, ir::ValueId result) {
   const Rows y = l.rows(result);
   Product out{.dtype = weight.dtype,
               .is_packed = weight.packed != nullptr,
-              .args = {.type = row_type(weight.row_dtype),
+              .args = {.type = weight.row_dtype,
                        .n_rows = l.value(node.inputs[0]).shape[-2],  // the file may have left out a dimension of 1
                        .n_cols = y.n_rows,
                        .k = weight.shape.row_elems(),
@@ -117,14 +121,12 @@ Product product_of(Lowering& l, const ir::Node& node, ir::ValueId result) {
 
 void add_product(Lowering& l, const ir::Node& node, const Product& product) {
   if (product.on_gemm) return add_gemm(l, product);
-  if (product.on_tensor_columns) {
-    l.add(
-        columns_kernel(product.dtype), [product](const RunContext& c) { return product.launch(c); }, kColumnsNote);
-    return;
-  }
   const CudaWeight& weight = weight_of(l, node);
-  l.add(
-      kernel_of(weight), [product](const RunContext& c) { return product.launch(c); }, note_of(weight));
+  const auto launch = [product](const RunContext& c) { return product.launch(c); };
+  if (product.on_tensor_columns)
+    l.add(columns_kernel(product.dtype), launch, kDependsOnColumns);
+  else
+    l.add(kernel_of(weight), launch, note_of(weight));
 }
 
 namespace {

@@ -1,7 +1,7 @@
 // What the lowerings of products share.
 #pragma once
 
-#include "backend/cuda/gemm/route.h"
+#include "backend/cuda/gemm/gemm.h"
 #include "backend/cuda/lower.h"
 #include "backend/cuda/matvec/matvec.h"
 #include "backend/cuda/ops/matmul.h"
@@ -28,14 +28,12 @@ struct Product {
   Address x_low;             // of F32 on gemm/
 
   cudaError_t launch(const RunContext& c) const;
+  GemmArgs gemm_args(const RunContext& c) const;
 
  private:
   cudaError_t launch_rows(const RunContext& c) const;
-  cudaError_t launch_on_gemm(const RunContext& c) const;
   MatvecArgs packed_args(const RunContext& c) const;
 };
-
-inline constexpr std::string_view kColumnsNote = "result depends on the number of columns";
 
 const CudaWeight& weight_of(const Lowering& lowering, const ir::Node& product);
 // What the kernels of MUL_MAT read.

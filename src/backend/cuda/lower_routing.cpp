@@ -10,16 +10,7 @@ using ir::Attr;
 
 Result<void> lower_argsort(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
-  const Rows x = l.rows(node.inputs[0]), y = l.rows(node.output);
-  l.add("argsort", [=](const RunContext& c) {
-    return launch_argsort({.x = c.at(x.address),
-                           .y = c.at<int32_t>(y.address),
-                           .x_stride = x.stride_elems,
-                           .y_stride = y.stride_elems,
-                           .n_rows = x.n_rows,
-                           .row_elems = x.n},
-                          c.stream);
-  });
+  add_rows(l, "argsort", l.rows(node.inputs[0]), l.rows(node.output), ArgsortArgs{}, launch_argsort);
   return {};
 }
 

@@ -40,11 +40,7 @@ Result<void> lower_norm(Lowering& l, Nodes nodes) {
   NormArgs args{.kind = norm.op == ir::Op::norm      ? NormKind::centred
                         : norm.op == ir::Op::l2_norm ? NormKind::l2
                                                      : NormKind::rms,
-                .eps = static_cast<float>(norm.attrs.number(Attr::eps)),
-                .x_stride = x.stride_elems,
-                .y_stride = y.stride_elems,
-                .n_rows = x.n_rows,
-                .row_elems = x.n};
+                .eps = static_cast<float>(norm.attrs.number(Attr::eps))};
   Rows weight, addend;
   if (nodes.size() > 1) {
     weight = l.rows(l.graph.node(nodes[1]).inputs[1]);
@@ -65,19 +61,22 @@ Result<void> lower_norm(Lowering& l, Nodes nodes) {
     add_quantizing_norm(l, args, x, weight, y, l.quantized_by_producer(l.graph.node(nodes.back()).output));
     return {};
   }
-  l.add("norm_f32", [=](const RunContext& c) {
-    NormArgs a = args;
-    a.x = c.at(x.address);
-    a.y = c.at(y.address);
+  add_rows(l, "norm_f32", x, y, args, launch_norm, [=](NormArgs& a, const RunContext& c) {
     a.weight = c.at(weight.address);
     a.addend = c.at(addend.address);
-    return launch_norm(a, c.stream);
   });
   return {};
 }
 
-TableType table_type(DType dtype) {
-  return dtype == DType::f16 ? TableType::f16 : dtype == DType::bf16 ? TableType::bf16 : TableType::f32;
+// Which rows are gathered, as [n_tokens] or [n_tokens, n], and where they go.
+template <class Args>
+void set_gather(Args& args, const ir::Value& ids, const Rows& y) {
+  const bool several = ids.shape.rank() == 2;
+  args.n_per_token = several ? ids.shape[1] : 1;
+  args.ids_stride = several ? ids.row_stride_elems : 1;
+  args.y_stride = y.stride_elems;
+  args.n_rows = y.n_rows;
+  args.row_elems = y.n;
 }
 
 // Rows of a table that lies in the layout of products.
@@ -85,14 +84,8 @@ Result<void> lower_packed_rows(Lowering& l, const ir::Node& node, const CudaWeig
   const ir::Value &table = l.value(node.inputs[0]), &ids = l.value(node.inputs[1]);
   const Rows y = l.rows(node.output);
   CHECK(table.shape.rank() == 2 && table.offset_elems == 0 && table.row_stride_elems == y.n, table.name);
-  const PackedRowsArgs args{.dtype = weight.dtype,
-                            .table = weight.packed,
-                            .n_table_rows = weight.shape.n_rows(),
-                            .n_per_token = ids.shape.rank() == 2 ? ids.shape[1] : 1,
-                            .ids_stride = ids.shape.rank() == 2 ? ids.row_stride_elems : 1,
-                            .y_stride = y.stride_elems,
-                            .n_rows = y.n_rows,
-                            .row_elems = y.n};
+  PackedRowsArgs args{.dtype = weight.dtype, .table = weight.packed, .n_table_rows = weight.shape.n_rows()};
+  set_gather(args, ids, y);
   const Address chosen = l.indices(node.inputs[1]);
   l.add("get_rows_packed", [=](const RunContext& c) {
     PackedRowsArgs a = args;
@@ -108,18 +101,13 @@ Result<void> lower_get_rows(Lowering& l, Nodes nodes) {
   const ir::Value &table = l.value(node.inputs[0]), &ids = l.value(node.inputs[1]);
   const ir::Value& storage = l.value(l.graph.storage_of(node.inputs[0]));
   const Rows y = l.rows(node.output);
-  GetRowsArgs args{.table_stride = table.row_stride_elems,
-                   .token_rows = table.shape.rank() == 3 ? table.shape[1] : 0,
-                   .n_per_token = ids.shape.rank() == 2 ? ids.shape[1] : 1,
-                   .ids_stride = ids.shape.rank() == 2 ? ids.row_stride_elems : 1,
-                   .y_stride = y.stride_elems,
-                   .n_rows = y.n_rows,
-                   .row_elems = y.n};
+  GetRowsArgs args{.table_stride = table.row_stride_elems, .token_rows = table.shape.rank() == 3 ? table.shape[1] : 0};
+  set_gather(args, ids, y);
   Address rows;
   if (storage.kind == ir::ValueKind::weight) {
     const CudaWeight& weight = l.weights.at(storage.name);
     if (!weight.rows) return lower_packed_rows(l, node, weight);
-    args.type = table_type(weight.row_dtype);
+    args.type = weight.row_dtype;
     rows = Address::of(weight.rows + dtype_bytes(weight.row_dtype, static_cast<uint64_t>(table.offset_elems)));
   } else {
     rows = l.rows(node.inputs[0]).address;
@@ -135,45 +123,30 @@ Result<void> lower_get_rows(Lowering& l, Nodes nodes) {
   return {};
 }
 
-using RowLaunch = cudaError_t (*)(const RowArgs& args, cudaStream_t stream);
-
-void add_rows(Lowering& l, ir::ValueId from, const Rows& y, std::string_view kernel, RowLaunch launch) {
-  const Rows x = l.rows(from);
-  l.add(kernel, [=](const RunContext& c) {
-    return launch({.x = c.at(x.address),
-                   .y = c.at(y.address),
-                   .x_stride = x.stride_elems,
-                   .y_stride = y.stride_elems,
-                   .n_rows = x.n_rows,
-                   .row_elems = x.n},
-                  c.stream);
-  });
-}
-
 Result<void> lower_soft_max(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
-  add_rows(l, node.inputs[0], l.rows(node.output), "soft_max_f32", launch_soft_max);
+  add_rows(l, "soft_max_f32", l.rows(node.inputs[0]), l.rows(node.output), RowArgs{}, launch_soft_max);
   return {};
 }
 
 Result<void> lower_sum_rows(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
-  add_rows(l, node.inputs[0], l.rows(node.output), "sum_rows_f32", launch_sum_rows);
+  add_rows(l, "sum_rows_f32", l.rows(node.inputs[0]), l.rows(node.output), RowArgs{}, launch_sum_rows);
   return {};
 }
 
 Result<void> lower_cont(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
-  add_rows(l, node.inputs[0], l.rows(node.output), "copy_rows", launch_copy_rows);
+  add_rows(l, "copy_rows", l.rows(node.inputs[0]), l.rows(node.output), RowArgs{}, launch_copy_rows);
   return {};
 }
 
 Result<void> lower_concat(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
   Rows y = l.rows(node.output);
-  add_rows(l, node.inputs[0], y, "copy_rows", launch_copy_rows);
+  add_rows(l, "copy_rows", l.rows(node.inputs[0]), y, RowArgs{}, launch_copy_rows);
   y.address.offset += static_cast<uint64_t>(l.value(node.inputs[0]).shape[-1]) * sizeof(float);
-  add_rows(l, node.inputs[1], y, "copy_rows", launch_copy_rows);
+  add_rows(l, "copy_rows", l.rows(node.inputs[1]), y, RowArgs{}, launch_copy_rows);
   return {};
 }
 }  // namespace

@@ -1,5 +1,6 @@
 #include "backend/cuda/lower_siblings.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "backend/cuda/columns/columns.h"
@@ -67,20 +68,19 @@ cudaError_t launch_together(const RunContext& c, const std::vector<Product>& pro
 
 void add_with_siblings(Lowering& l, const ir::Node& node, const Product& product) {
   std::vector<Product> products = {product};
-  const std::vector<ir::Group>& groups = l.graph.groups;
-  size_t next = static_cast<size_t>(&l.group() - groups.data()) + 1;
-  const size_t end = std::min(groups.size(), next + kReach);
-  for (; can_lead(product) && next < end && products.size() < kMaxMatvecParts; ++next) {
-    const auto nodes = plain_product(l.graph, groups[next]);
-    if (nodes && !l.is_lowered(groups[next]) && are_siblings(l, node, l.graph.node((*nodes)[0])))
-      products.push_back(take_along(l, groups[next], *nodes));
+  const std::span<const ir::Group> later = l.later_groups();
+  for (const ir::Group& group : later.first(std::min(later.size(), kReach))) {
+    if (!can_lead(product) || products.size() == kMaxMatvecParts) break;
+    const auto nodes = plain_product(l.graph, group);
+    if (nodes && !l.is_lowered(group) && are_siblings(l, node, l.graph.node((*nodes)[0])))
+      products.push_back(take_along(l, group, *nodes));
   }
   if (products.size() == 1) return add_product(l, node, product);
   const bool columns = product.on_tensor_columns;
   l.add(
       columns ? columns_kernel(product.dtype) : find_matvec_layout(product.dtype)->kernel,
       [products = std::move(products)](const RunContext& c) { return launch_together(c, products); },
-      columns ? kColumnsNote : "");
+      columns ? kDependsOnColumns : "");
 }
 
 }  // namespace tokamak::cuda

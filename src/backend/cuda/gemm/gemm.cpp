@@ -21,19 +21,21 @@ const GemmKernel* find_kernel(DType dtype) {
   return nullptr;
 }
 
-GemmPlan plan_of_args(const GemmArgs& a) {
-  if (a.shape) return expert_plan(a.shape->tile_cols, a.k, !is_quantized(a.dtype));
+GemmPlan plan_of_args(const GemmArgs& args) {
+  const MatvecArgs& a = args.product;
+  if (args.shape) return expert_plan(args.shape->tile_cols, a.k, !is_quantized(a.dtype));
   return plan_of(a.up ? 2 * a.n_rows : a.n_rows, a.k, a.n_cols, a.dtype);
 }
 
-GemmParams params_of(const GemmArgs& a) {
+GemmParams params_of(const GemmArgs& args) {
+  const MatvecArgs& a = args.product;
   GemmParams p{};
   p.lanes[0] = {static_cast<const uint8_t*>(a.weights), a.scale, a.bias};
   p.lanes[1] = {static_cast<const uint8_t*>(a.up), a.up_scale, a.up_bias};
   p.n_lanes = a.up ? 2 : 1;
   p.n_rows = a.n_rows;
   p.k = a.k;
-  p.n_groups = static_cast<int>((a.k + 127) / 128);
+  p.n_groups = static_cast<int>(div_round_up(a.k, kGroupElems));
   p.x = static_cast<const uint8_t*>(a.x);
   p.n_padded = static_cast<int>(half_padded(a.n_cols));
   p.x_factor = reinterpret_cast<const float*>(p.x + half_tiles_bytes(a.n_cols, a.k));
@@ -45,16 +47,16 @@ GemmParams params_of(const GemmArgs& a) {
   p.glu = a.glu;
   p.alpha = a.alpha;
   p.limit = a.limit;
-  p.partial = static_cast<float*>(a.workspace);
+  p.partial = static_cast<float*>(args.workspace);
   p.overlap = a.overlap;
-  if (a.shape) {
-    const Route route = Route::at(a.route, *a.shape);
-    p.n_padded = a.shape->n_columns();
+  if (args.shape) {
+    const Route route = Route::at(args.route, *args.shape);
+    p.n_padded = args.shape->n_columns();
     p.x_factor = reinterpret_cast<const float*>(p.x + half_tiles_bytes(p.n_padded, a.k));
     p.tiles = route.tiles;
     p.n_tiles = route.n_tiles;
     p.destination = route.destination;
-    p.n_col_tiles = a.shape->most_tiles();
+    p.n_col_tiles = args.shape->most_tiles();
   }
   p.n_sms = device_attribute(cudaDevAttrMultiProcessorCount, 1);
   return p;
@@ -75,7 +77,7 @@ cudaError_t launch_half_columns(const HalfColumnsArgs& a, cudaStream_t stream) {
                            .n_cols = a.n_cols,
                            .k = a.k,
                            .x_stride = a.x_stride,
-                           .n_groups = (a.k + 127) / 128,
+                           .n_groups = div_round_up(a.k, kGroupElems),
                            .n_padded = n_padded,
                            .tiles = tiles,
                            .factor = reinterpret_cast<float*>(tiles + half_tiles_bytes(n_padded, a.k)),
@@ -91,14 +93,16 @@ cudaError_t launch_route(const int32_t* ids, int64_t ids_stride, const RouteShap
   return run_route({ids, ids_stride, shape, Route::at(route, shape), overlap}, stream);
 }
 int expert_tile_columns(int64_t n_pairs, int64_t n_expert) {
-  const int64_t usual = n_pairs / n_expert;
-  return usual <= 56 ? 64 : 256;
+  constexpr int64_t kFewColumns = 56;  // of a tile of 64, most of which shall be used
+  return n_pairs / n_expert <= kFewColumns ? 64 : 256;
 }
 
-uint64_t gemm_workspace_bytes(const GemmArgs& a) {
-  const GemmPlan plan = plan_of_args(a);
+uint64_t gemm_workspace_bytes(const GemmArgs& args) {
+  const MatvecArgs& a = args.product;
+  const GemmPlan plan = plan_of_args(args);
   if (plan.n_splits == 1) return 0;
-  return static_cast<uint64_t>(plan.n_splits) * (a.up ? 2 : 1) * static_cast<uint64_t>(a.n_cols * a.n_rows) * 4;
+  return static_cast<uint64_t>(plan.n_splits) * (a.up ? 2 : 1) * static_cast<uint64_t>(a.n_cols * a.n_rows) *
+         sizeof(float);
 }
 
 namespace {
@@ -115,14 +119,14 @@ cudaError_t launch_kernel(LaunchGemm* kernel, const GemmArgs& args, cudaStream_t
 
 // high x high, + high x low, + low x high; what low x low would add is below the rounding of f32.
 cudaError_t launch_f32(const GemmArgs& args, cudaStream_t stream) {
-  if (args.up || args.shape || !args.x_low) return cudaErrorInvalidValue;
+  if (args.product.up || args.shape || !args.x_low) return cudaErrorInvalidValue;
   cudaError_t error = launch_kernel(gemm_f32_high, args, stream);
   GemmArgs rest = args;
-  rest.bias = nullptr;
-  rest.residual = args.y;
-  rest.residual_stride = args.y_stride;
+  rest.product.bias = nullptr;
+  rest.product.residual = args.product.y;
+  rest.product.residual_stride = args.product.y_stride;
   if (error == cudaSuccess) error = launch_kernel(gemm_f32_low, rest, stream);
-  rest.x = args.x_low;
+  rest.product.x = args.x_low;
   if (error == cudaSuccess) error = launch_kernel(gemm_f32_high, rest, stream);
   return error;
 }
@@ -130,9 +134,9 @@ cudaError_t launch_f32(const GemmArgs& args, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t launch_gemm(const GemmArgs& args, cudaStream_t stream) {
-  const GemmKernel* kernel = find_kernel(args.dtype);
+  const GemmKernel* kernel = find_kernel(args.product.dtype);
   if (!kernel || !has_gemm_device()) return cudaErrorInvalidValue;
-  return args.dtype == DType::f32 ? launch_f32(args, stream) : launch_kernel(kernel->launch, args, stream);
+  return args.product.dtype == DType::f32 ? launch_f32(args, stream) : launch_kernel(kernel->launch, args, stream);
 }
 
 }  // namespace tokamak::cuda

@@ -7,7 +7,8 @@
 #include <cstdint>
 
 #include "backend/cuda/gemm/route.h"
-#include "tensor/dtypes.h"
+#include "backend/cuda/matvec/matvec.h"
+#include "base/round_up.h"
 
 namespace tokamak::cuda {
 
@@ -20,7 +21,7 @@ bool has_gemm(DType dtype);
 // n_cols columns of k activations in binary16, in the order of half.h: tiles of 64 k; in a tile 128 bytes per column,
 // their 16-byte chunk c at c ^ (column & 7); then a factor per column: value = half * factor, a power of two that
 // brings the column's largest magnitude to [2^14, 2^15). A column with an infinity or NaN has the factor NaN.
-constexpr int64_t half_padded(int64_t n_cols) { return (n_cols + 7) / 8 * 8; }
+constexpr int64_t half_padded(int64_t n_cols) { return round_up(n_cols, int64_t{kColumnUnit}); }
 constexpr int64_t half_tiles_bytes(int64_t n_cols, int64_t k) {
   return (k + 127) / 128 * 2 * half_padded(n_cols) * 128;
 }
@@ -50,33 +51,19 @@ cudaError_t launch_route(const int32_t* ids, int64_t ids_stride, const RouteShap
 int expert_tile_columns(int64_t n_pairs, int64_t n_expert);
 
 // --- products.
-// y[c, row] = epilogue(sum over k of W[row, k] * x[c, k]), as launch_matvec (matvec.h): value = dot * scale + bias for
-// `weights` and for `up` apart, GLU of both, + residual. y may be residual itself.
-// The result depends on n_cols: the split of k is chosen by it. Accuracy: x to 2^-11 of each value, weights to 2^-11
-// (NVFP4, F16 exact), sums in f32. F32 weights: three products of halves, both to 2^-21.
+// As launch_matvec, with its epilogue. The result depends on n_cols: the split of k is chosen by it. Accuracy: x to
+// 2^-11 of each value, weights to 2^-11 (NVFP4, F16 exact), sums in f32. F32 weights: three products of halves, both to
+// 2^-21.
 struct GemmArgs {
-  DType dtype = DType::f16;
-  const void* weights = nullptr;
-  const void* up = nullptr;
-  int64_t n_rows = 0, k = 0;
-  int n_cols = 1;
-  const void* x = nullptr;      // of launch_half_columns
-  const void* x_low = nullptr;  // F32: its low part
-  float* y = nullptr;
-  int64_t y_stride = 0;
-  const float *scale = nullptr, *up_scale = nullptr;
-  const float *bias = nullptr, *up_bias = nullptr;
-  const float* residual = nullptr;
-  int64_t residual_stride = 0;
-  int glu = -1;
-  float alpha = 0.0f, limit = 0.0f;
-  void* workspace = nullptr;  // gemm_workspace_bytes(...), 16-byte aligned; shared by launches of one stream
+  MatvecArgs product;           // x: of launch_half_columns; x_stride and what it says of ids: not read
+  const void* x_low = nullptr;  // F32: the low part of x
+  void* workspace = nullptr;    // gemm_workspace_bytes(...), 16-byte aligned; shared by launches of one stream
   // Experts: column c = t * n_used + u of y is matrix ids[t, u] times the pair's column of x; scale and bias per
   // expert, no residual; n_cols = shape->n_pairs(). Needs no workspace.
   const RouteShape* shape = nullptr;
   void* route = nullptr;
-  bool overlap = false;
 };
+// Pointers say only what there is.
 uint64_t gemm_workspace_bytes(const GemmArgs& args);
 // Errors: cudaErrorInvalidValue when has_gemm is false; what a launch returns.
 cudaError_t launch_gemm(const GemmArgs& args, cudaStream_t stream);

@@ -112,8 +112,8 @@ cudaError_t launch(const MatmulArgs& a, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t launch_matmul(const MatmulArgs& args, cudaStream_t stream) {
-  if (args.type == RowType::f32) return launch<float>(args, stream);
-  return args.type == RowType::f16 ? launch<__half>(args, stream) : launch<__nv_bfloat16>(args, stream);
+  if (args.type == DType::f32) return launch<float>(args, stream);
+  return args.type == DType::f16 ? launch<__half>(args, stream) : launch<__nv_bfloat16>(args, stream);
 }
 
 }  // namespace tokamak::cuda

@@ -6,14 +6,14 @@
 
 #include <cstdint>
 
-namespace tokamak::cuda {
+#include "tensor/dtypes.h"
 
-enum class RowType : uint8_t { f32, f16, bf16 };
+namespace tokamak::cuda {
 
 // y[c][r] = w[r] . x[c] * scale[0] + bias[r] + residual[c][r]; with `up` the same of it, then y = act(gate) * up.
 // Null: no such factor or addend.
 struct MatmulArgs {
-  RowType type = RowType::f32;
+  DType type = DType::f32;  // or F16, BF16
   const void* weights = nullptr;
   const void* up = nullptr;
   int64_t n_rows = 0, n_cols = 0, k = 0;  // rows of the matrix, columns (tokens)

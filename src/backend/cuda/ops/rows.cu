@@ -95,9 +95,9 @@ unsigned threads_for(int64_t row_elems) {
 
 cudaError_t launch_get_rows(const GetRowsArgs& args, cudaStream_t stream) {
   const unsigned grid = grid_for(args.n_rows * args.row_elems, kThreads);
-  const auto kernel = args.type == TableType::f32   ? get_rows_kernel<float>
-                      : args.type == TableType::f16 ? get_rows_kernel<__half>
-                                                    : get_rows_kernel<__nv_bfloat16>;
+  const auto kernel = args.type == DType::f32   ? get_rows_kernel<float>
+                      : args.type == DType::f16 ? get_rows_kernel<__half>
+                                                : get_rows_kernel<__nv_bfloat16>;
   return launch_overlapped(kernel, grid, kThreads, 0, stream, args);
 }
 

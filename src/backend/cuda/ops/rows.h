@@ -6,13 +6,13 @@
 
 #include <cstdint>
 
-namespace tokamak::cuda {
+#include "tensor/dtypes.h"
 
-enum class TableType : uint8_t { f32, f16, bf16 };
+namespace tokamak::cuda {
 
 // y[r] = table[ids of row r]
 struct GetRowsArgs {
-  TableType type = TableType::f32;
+  DType type = DType::f32;  // or F16, BF16
   const void* table = nullptr;
   int64_t table_stride = 0;
   int64_t token_rows = 0;   // rows of a token's own part of the table; 0: one table for all

@@ -8,7 +8,7 @@
 #include "backend/cuda/gemm/half.h"
 #include "backend/cuda/matvec/device_memory.h"
 #include "backend/cuda/matvec/glu_value.h"
-#include "backend/cuda/matvec/layout.h"
+#include "backend/cuda/matvec/packed.h"
 #include "backend/cuda/matvec/random_weights.h"
 #include "quant/codec.h"
 
@@ -19,13 +19,7 @@ namespace {
   REQUIRE_DEVICE();     \
   if (!has_gemm_device()) GTEST_SKIP() << "no GPU of compute capability 9.0"
 
-using tokamak::testing::random_unit;
-
-std::vector<float> randoms(size_t n, uint64_t seed) {
-  std::vector<float> values(n);
-  for (size_t i = 0; i < n; ++i) values[i] = random_unit(seed, i);
-  return values;
-}
+using tokamak::testing::random_floats;
 
 // The power of two by which a column is multiplied before it is rounded.
 double column_factor(const float* x, int64_t k) {
@@ -57,9 +51,8 @@ Case make_case(DType dtype, int64_t n_matrices, int64_t n_rows, int64_t k, int64
   const std::vector<std::byte> rows = tokamak::testing::random_rows(dtype, n_matrices * n_rows, k, seed);
   c.weights.resize(static_cast<size_t>(n_matrices * n_rows * k));
   decode_row(dtype, rows.data(), n_matrices * n_rows * k, c.weights.data());
-  c.packed.resize(packed_bytes(dtype, n_matrices, n_rows, k));
-  pack_matrices(dtype, {rows.data(), n_matrices, n_rows, k, c.packed.data()});
-  c.x = randoms(static_cast<size_t>(n_cols * k), seed + 1);
+  c.packed = pack(dtype, rows, n_matrices, n_rows, k);
+  c.x = random_floats(static_cast<size_t>(n_cols * k), seed + 1);
   for (int64_t col = 0; col < n_cols; ++col) {  // of different magnitudes
     float* x = c.x.data() + col * k;
     for (int64_t i = 0; i < k; ++i) x[i] *= std::ldexp(1.0f, static_cast<int>(col * 7 % 41) - 20);
@@ -98,15 +91,15 @@ struct Product {
         halves(static_cast<size_t>(half_columns_bytes(c.n_cols, c.k))),
         low(static_cast<size_t>(half_columns_bytes(c.n_cols, c.k))),
         y(static_cast<size_t>(c.n_cols * c.n_rows) * 4),
-        args{.dtype = c.dtype,
-             .weights = weights.data(),
-             .up = second ? up.data() : nullptr,
-             .n_rows = c.n_rows,
-             .k = c.k,
-             .n_cols = static_cast<int>(c.n_cols),
-             .x = halves.data(),
-             .y = y.as<float>(),
-             .y_stride = c.n_rows},
+        args{.product = {.dtype = c.dtype,
+                         .weights = weights.data(),
+                         .up = second ? up.data() : nullptr,
+                         .n_rows = c.n_rows,
+                         .k = c.k,
+                         .n_cols = static_cast<int>(c.n_cols),
+                         .x = halves.data(),
+                         .y = y.as<float>(),
+                         .y_stride = c.n_rows}},
         workspace(gemm_workspace_bytes(args) + 16) {
     args.workspace = workspace.data();
     for (const bool is_low : {false, true})
@@ -165,15 +158,15 @@ TEST_P(GemmTypes, FusedIsUnfused) {
     const Case gate = make_case(GetParam().dtype, 1, n_rows, k, n_cols, 21);
     const Case up = make_case(GetParam().dtype, 1, n_rows, k, n_cols, 22);
     Product gate_run(gate), up_run(up), both(gate, &up);
-    up_run.args.x = gate_run.halves.data();
+    up_run.args.product.x = gate_run.halves.data();
     if (n_glus == 0) up_run.args.x_low = gate_run.low.data();
     const std::vector<float> g = gate_run.result(), u = up_run.result();
-    const std::vector<float> scales = {0.75f, -1.25f}, bias = randoms(2 * static_cast<size_t>(n_rows), 3),
-                             rest = randoms(g.size(), 4);
+    const std::vector<float> scales = {0.75f, -1.25f}, bias = random_floats(2 * static_cast<size_t>(n_rows), 3),
+                             rest = random_floats(g.size(), 4);
     DeviceBytes scales_d(scales), bias_d(bias), rest_d(rest);
     for (int glu = -1; glu < n_glus; ++glu) {
       Product& run = glu < 0 ? gate_run : both;
-      GemmArgs& a = run.args;
+      MatvecArgs& a = run.args.product;
       a.scale = scales_d.as<float>(), a.bias = bias_d.as<float>();
       a.residual = rest_d.as<float>(), a.residual_stride = n_rows;
       a.glu = glu, a.alpha = 1.5f, a.limit = 2.0f;
@@ -263,7 +256,8 @@ TEST_P(GemmTypes, Experts) {
       const int64_t n_pairs = run.shape.n_pairs();
       const Case gate = make_case(GetParam().dtype, n_expert, n_rows, k, n_pairs, 31);
       const Case up = make_case(GetParam().dtype, n_expert, n_rows, k, 1, 32);
-      const std::vector<float> scale = randoms(6, 5), bias = randoms(static_cast<size_t>(n_expert * n_rows), 6);
+      const std::vector<float> scale = random_floats(6, 5),
+                               bias = random_floats(static_cast<size_t>(n_expert * n_rows), 6);
       DeviceBytes gate_w(gate.packed), up_w(up.packed), x(gate.x), scale_d(scale), bias_d(bias),
           y(static_cast<size_t>(n_pairs * n_rows) * 4);
       ASSERT_EQ(launch_half_columns({.x = x.as<float>(),
@@ -277,13 +271,20 @@ TEST_P(GemmTypes, Experts) {
                                     nullptr),
                 cudaSuccess);
       for (const int glu : {-1, 2, 0}) {
-        GemmArgs args{.dtype = gate.dtype, .weights = gate_w.data(), .n_rows = n_rows, .k = k};
-        if (glu >= 0) args.up = up_w.data(), args.glu = glu;
-        args.n_cols = static_cast<int>(n_pairs), args.x = run.halves.data();
-        args.y = y.as<float>(), args.y_stride = n_rows;
-        args.scale = scale_d.as<float>(), args.bias = bias_d.as<float>();
-        args.shape = &run.shape, args.route = run.route.data();
-        ASSERT_EQ(launch_gemm(args, nullptr), cudaSuccess);
+        const MatvecArgs product{.dtype = gate.dtype,
+                                 .weights = gate_w.data(),
+                                 .up = glu < 0 ? nullptr : up_w.data(),
+                                 .n_rows = n_rows,
+                                 .k = k,
+                                 .n_cols = static_cast<int>(n_pairs),
+                                 .x = run.halves.data(),
+                                 .y = y.as<float>(),
+                                 .y_stride = n_rows,
+                                 .scale = scale_d.as<float>(),
+                                 .bias = bias_d.as<float>(),
+                                 .glu = glu};
+        ASSERT_EQ(launch_gemm({.product = product, .shape = &run.shape, .route = run.route.data()}, nullptr),
+                  cudaSuccess);
         const std::vector<float> out = y.read<float>();
         for (int64_t pair = 0; pair < n_pairs; ++pair) {
           const int64_t e = run.id(pair), col = per_token ? pair / 3 : pair;
