@@ -3,6 +3,7 @@
 #include "backend/cuda/device_attribute.h"
 #include "backend/cuda/gemm/kernels.h"
 #include "backend/cuda/gemm/plan.h"
+#include "backend/cuda/matvec/product_params.h"
 
 namespace tokamak::cuda {
 
@@ -30,35 +31,18 @@ GemmPlan plan_of_args(const GemmArgs& args) {
 GemmParams params_of(const GemmArgs& args) {
   const MatvecArgs& a = args.product;
   GemmParams p{};
-  p.lanes[0] = {static_cast<const uint8_t*>(a.weights), a.scale, a.bias};
-  p.lanes[1] = {static_cast<const uint8_t*>(a.up), a.up_scale, a.up_bias};
-  p.n_lanes = a.up ? 2 : 1;
-  p.n_rows = a.n_rows;
-  p.k = a.k;
+  set_product(p, a);
   p.n_groups = static_cast<int>(div_round_up(a.k, kGroupElems));
   p.x = static_cast<const uint8_t*>(a.x);
-  p.n_padded = static_cast<int>(half_padded(a.n_cols));
-  p.x_factor = reinterpret_cast<const float*>(p.x + half_tiles_bytes(a.n_cols, a.k));
-  p.y = a.y;
-  p.y_stride = a.y_stride;
-  p.n_cols = a.n_cols;
-  p.residual = a.residual;
-  p.residual_stride = a.residual_stride;
-  p.glu = a.glu;
-  p.alpha = a.alpha;
-  p.limit = a.limit;
+  p.n_padded = args.shape ? args.shape->n_columns() : static_cast<int>(half_padded(a.n_cols));
+  p.x_factor = reinterpret_cast<const float*>(p.x + half_tiles_bytes(p.n_padded, a.k));
   p.partial = static_cast<float*>(args.workspace);
-  p.overlap = a.overlap;
-  if (args.shape) {
-    const Route route = Route::at(args.route, *args.shape);
-    p.n_padded = args.shape->n_columns();
-    p.x_factor = reinterpret_cast<const float*>(p.x + half_tiles_bytes(p.n_padded, a.k));
-    p.tiles = route.tiles;
-    p.n_tiles = route.n_tiles;
-    p.destination = route.destination;
-    p.n_col_tiles = args.shape->most_tiles();
-  }
-  p.n_sms = device_attribute(cudaDevAttrMultiProcessorCount, 1);
+  if (!args.shape) return p;
+  const Route route = Route::at(args.route, *args.shape);
+  p.tiles = route.tiles;
+  p.n_tiles = route.n_tiles;
+  p.destination = route.destination;
+  p.n_col_tiles = args.shape->most_tiles();
   return p;
 }
 

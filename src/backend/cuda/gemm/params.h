@@ -5,24 +5,18 @@
 
 #include "backend/cuda/gemm/route.h"
 #include "backend/cuda/matvec/geometry.h"
+#include "backend/cuda/matvec/params.h"
 
 namespace tokamak::cuda {
 
-// One matrix of a launch: the only one or the gate (0), the up matrix of a GLU (1).
-struct GemmLane {
-  const uint8_t* weights;  // packed, table first
-  const float* scale;      // device, 1 element or one per expert; null = 1
-  const float* bias;       // device, [n_rows] or [n_expert, n_rows]; null = none
-};
-
 struct GemmParams {
-  GemmLane lanes[2];
+  MatvecLane lanes[2];
   int n_lanes;
   int64_t n_rows;
   Geometry g;
   int64_t k;
   int n_groups;      // of 128 along k
-  const uint8_t* x;  // half columns (halves.h): tiles of 64 k by n_padded columns, 128 bytes each
+  const uint8_t* x;  // half columns (gemm.h): tiles of 64 k by n_padded columns, 128 bytes each
   int n_padded;
   const float* x_factor;  // [n_padded]
   float* y;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "backend/cuda/device_attribute.h"
 #include "backend/cuda/matvec/launchers.h"
+#include "backend/cuda/matvec/product_params.h"
 #include "backend/cuda/matvec/quantize.h"
 
 namespace tokamak::cuda {
@@ -22,29 +22,14 @@ constexpr MatvecKernel kKernels[] = {{DType::f32, launch_f32}, TOKAMAK_PACKED_TY
 
 MatvecParams params_of(const MatvecArgs& a) {
   MatvecParams p{};
-  p.lanes[0] = {static_cast<const uint8_t*>(a.weights), a.scale, a.bias};
-  p.lanes[1] = {static_cast<const uint8_t*>(a.up), a.up_scale, a.up_bias};
-  p.n_lanes = a.up ? 2 : 1;
-  p.n_rows = a.n_rows;
-  p.k = a.k;
+  set_product(p, a);
   p.x = a.x;
   p.x_stride_bytes = is_quantized(a.dtype) ? q8_column_bytes(a.k) : a.x_stride * 4;
-  p.y = a.y;
-  p.y_stride = a.y_stride;
-  p.n_cols = a.n_cols;
-  p.residual = a.residual;
-  p.residual_stride = a.residual_stride;
-  p.glu = a.glu;
-  p.alpha = a.alpha;
-  p.limit = a.limit;
   p.ids = a.ids;
   p.n_used = a.n_used;
   p.ids_stride = a.ids_stride;
   p.x_per_token = a.x_per_token;
   p.ids_are_settled = a.ids_are_settled;
-  p.overlap = a.overlap;
-  p.n_sms = device_attribute(cudaDevAttrMultiProcessorCount, 1);
-  p.zero = 0;
   return p;
 }
 
