@@ -7,11 +7,12 @@
 #   dense     llama-8b with random weights, NVFP4 and Q4_0: prefill, decode at depth 0 and 32768, explain
 #   experts   qwen3moe-30b-a3b, NVFP4: the same (17 GB of disk)
 #   split     the same model with 8 GB of GPU memory
-# Usage: scripts/cuda_report.sh BUNDLE OUT [PART...]     about four minutes in all, one without experts and split
+#   sanitizer the tests of a kernel family under compute-sanitizer, memcheck and racecheck (where it is installed)
+# Usage: scripts/cuda_report.sh BUNDLE OUT [PART...]     about six minutes in all, one without experts, split, sanitizer
 # Exit status: 0 all went well, 1 something failed (the last lines name it), 2 wrong arguments.
 set -u
 if (($# < 2)); then
-  sed -n '2,12s/^# \?//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '2,13s/^# \?//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 fi
 refuse() {
@@ -23,7 +24,7 @@ bundle=$(cd "$1" && pwd)
 mkdir -p "$2" || refuse "$2: the folder cannot be made (name another)"
 out=$(cd "$2" && pwd)
 shift 2
-all_parts="tests ops families dense experts split"
+all_parts="tests ops families dense experts split sanitizer"
 parts=" ${*:-$all_parts} "
 for part in $parts; do
   [[ " $all_parts " == *" $part "* ]] || refuse "$part: no such part (known: $all_parts)"
@@ -76,7 +77,12 @@ families() {
       continue
     }
     local record=()
-    [[ $type == F32 ]] && record=(--record "$out/CUDA.csv")
+    if [[ $type == F32 ]]; then  # with the models of tests/fusion/check.sh whose weights have post-scales
+      for family in llama gpt-oss qwen3moe; do
+        keep "families_${family}_nvfp4" 60 "$tokamak" synth "$family" "$models/F32/$family-nvfp4.gguf" --type NVFP4
+      done
+      record=(--record "$out/CUDA.csv")
+    fi
     keep "families_$type" 120 "$tokamak" fusion --models "$models/$type" --device cuda "${record[@]}"
     grep NMSE "$out/families_$type.txt" | sed 's/.*NMSE //' | sort -g | tail -n 3
     grep NMSE "$out/families_$type.txt" | awk '{ print $(NF-3), $1 }' | sort -g | tail -n 5
@@ -96,6 +102,14 @@ measure() {
   sed -n '1,32p' "$out/$2_explain.txt" | cut -c1-190
   grep 'run as a whole' "$out/$2_explain.txt"
 }
+# unfused MODEL NAME: decoding without any rule, beside what `measure` showed
+unfused() {
+  say "$2, not fused"
+  keep "$2_unfused" 60 "$tokamak" bench "$1" --backend cuda -p 0 -n 64 -r 2 --no-fusion
+  tail -n 2 "$out/$2_unfused.txt"
+  keep "$2_unfused_deep" 90 "$tokamak" bench "$1" --backend cuda -p 0 -n 32 -r 1 -d 32768 -b 2048 -c 33280 --no-fusion
+  tail -n 2 "$out/$2_unfused_deep.txt"
+}
 # made MODEL NAME: whether synth wrote it; says why not
 made() {
   [[ -e $1 ]] && return
@@ -113,11 +127,7 @@ dense() {
     made "$models/$type.gguf" "dense_${type}_synth" || continue
     measure "$models/$type.gguf" "dense_$type"
   done
-  if [[ -e $models/NVFP4.gguf ]]; then
-    say "llama-8b NVFP4, not fused"
-    keep dense_unfused 60 "$tokamak" bench "$models/NVFP4.gguf" --backend cuda -p 0 -n 64 -r 2 --no-fusion
-    tail -n 2 "$out/dense_unfused.txt"
-  fi
+  [[ -e $models/NVFP4.gguf ]] && unfused "$models/NVFP4.gguf" dense
   rm -f "$models"/*.gguf
 }
 experts_model() {
@@ -129,9 +139,7 @@ experts() {
   say "qwen3moe-30b-a3b NVFP4"
   experts_model || return
   measure "$models/30b.gguf" experts
-  say "qwen3moe-30b-a3b NVFP4, not fused"
-  keep experts_unfused 60 "$tokamak" bench "$models/30b.gguf" --backend cuda -p 0 -n 64 -r 2 --no-fusion
-  tail -n 2 "$out/experts_unfused.txt"
+  unfused "$models/30b.gguf" experts
 }
 split() {
   say "qwen3moe-30b-a3b in 8 GB of GPU memory"
@@ -139,8 +147,26 @@ split() {
   keep split 90 "$tokamak" bench "$models/30b.gguf" --backend cuda -p 512 -n 16 -r 1 --gpu-memory 8000
   tail -n 5 "$out/split.txt"
 }
+# One matrix type of each decoding and the small kernels: whole suites take hours under racecheck.
+sanitizer() {
+  command -v compute-sanitizer >/dev/null || {
+    echo "sanitizer: compute-sanitizer is not installed, nothing was checked"
+    return
+  }
+  local program filter
+  for program in "$bundle"/bin/cuda_*_test; do
+    [[ -e $program ]] || continue
+    filter='*NVFP4*:*nvfp4*:*Q4_K*:*q4_k*:*IQ2_XS*:*iq2_xs*:*BF16*:*bf16*'
+    for tool in memcheck racecheck; do
+      say "$tool ${program##*/}"
+      keep "${tool}_${program##*/}" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" \
+        --gtest_filter="$filter"
+      tail -n 1 "$out/${tool}_${program##*/}.txt"
+    done
+  done
+}
 
-for part in tests ops families dense experts split; do
+for part in $all_parts; do
   if wants "$part"; then "$part"; fi
 done
 say "end"

@@ -20,14 +20,26 @@ std::unique_ptr<Session> open_session(const std::filesystem::path& path, Session
   return *std::move(session);
 }
 
-class LedgerTest : public testing::TestWithParam<std::filesystem::path> {};
+// Written when a test asks: parameters are made for every run of any single test of this program.
+std::filesystem::path write_llama() {
+  return test::write_tiny_model({.types = {DType::q8_0, DType::q4_1, DType::f16}});
+}
+std::filesystem::path write_gemma() {
+  return test::write_tiny_model(
+      {.arch = "gemma3", .n_layer = 4, .head_dim = 128, .window = 20, .types = {DType::q4_k, DType::q6_k}});
+}
+std::filesystem::path qwen3next() { return TOKAMAK_GOLDEN "/arch/qwen3next.gguf"; }
+std::filesystem::path qwen35moe() { return TOKAMAK_GOLDEN "/arch/qwen35moe.gguf"; }
+
+class LedgerTest : public testing::TestWithParam<std::filesystem::path (*)()> {};
 
 TEST_P(LedgerTest, ThePlanIsWhatStepsThenUse) {
   const SessionOptions options{.n_threads = 2, .n_ctx = 512, .n_kv = 2048, .n_batch = 128, .n_sequences = 8};
   const ServiceOptions service{.n_parallel = 8, .max_scored_tokens = 16};
   SessionOptions dry = options;
   dry.only_plan = true;
-  const auto planning = open_session(GetParam(), dry), session = open_session(GetParam(), options);
+  const auto path = GetParam()();
+  const auto planning = open_session(path, dry), session = open_session(path, options);
   const auto plan = Service::ledger(*planning, service), reserved = Service::ledger(*session, service);
   ASSERT_TRUE(plan && reserved);
   ASSERT_EQ(plan->size(), reserved->size());
@@ -54,18 +66,11 @@ TEST_P(LedgerTest, ThePlanIsWhatStepsThenUse) {
 TEST_P(LedgerTest, ASessionThatOnlyPlansTakesNoMemoryForTheCache) {
   // 2^30 slots: more than the machine has.
   const auto session = open_session(
-      GetParam(), {.n_threads = 1, .n_ctx = int64_t{1} << 30, .n_kv = int64_t{1} << 30, .only_plan = true});
+      GetParam()(), {.n_threads = 1, .n_ctx = int64_t{1} << 30, .n_kv = int64_t{1} << 30, .only_plan = true});
   EXPECT_GT(total(session->memory()), uint64_t{1} << 34);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, LedgerTest,
-                         testing::Values(test::write_tiny_model({.types = {DType::q8_0, DType::q4_1, DType::f16}}),
-                                         test::write_tiny_model({.arch = "gemma3",
-                                                                 .n_layer = 4,
-                                                                 .head_dim = 128,
-                                                                 .window = 20,
-                                                                 .types = {DType::q4_k, DType::q6_k}}),
-                                         TOKAMAK_GOLDEN "/arch/qwen3next.gguf", TOKAMAK_GOLDEN "/arch/qwen35moe.gguf"),
+INSTANTIATE_TEST_SUITE_P(Models, LedgerTest, testing::Values(write_llama, write_gemma, qwen3next, qwen35moe),
                          [](const auto& param) { return "model" + std::to_string(param.index); });
 
 }  // namespace

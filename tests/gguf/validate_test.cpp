@@ -58,8 +58,6 @@ std::vector<Case> header_cases() {
        "f: byte 4: the file is big-endian (convert the original model to a little-endian GGUF file)"},
       {"TensorCount", RawGguf::header(1, 0).bytes(), bad_file,
        "f: byte 24: declares 1 tensors, but the 0 bytes left hold at most 0" + std::string(kTruncated)},
-      {"TensorLimit", RawGguf::header(1048577, 0).zeros(25 * 1048577).bytes(), bad_file,
-       "f: byte 24: declares 1048577 tensors, allowed are at most 1048576" + std::string(kDamaged)},
       {"EntryCount", RawGguf::header(0, 2).zeros(14).bytes(), bad_file,
        "f: byte 24: declares 2 metadata entries, but the 14 bytes left hold at most 1" + std::string(kTruncated)},
   };
@@ -191,6 +189,15 @@ const auto case_name = [](const auto& info) { return info.param.name; };
 INSTANTIATE_TEST_SUITE_P(Header, GgufMessages, ::testing::ValuesIn(header_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Metadata, GgufMessages, ::testing::ValuesIn(metadata_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Tensor, GgufMessages, ::testing::ValuesIn(tensor_cases()), case_name);
+
+// No row of the table above, which every run of a single test builds: 26 MB.
+TEST(GgufValidate, TooManyTensors) {
+  const auto part = validate_gguf(RawGguf::header(1048577, 0).zeros(25 * 1048577).bytes(), "f");
+  ASSERT_FALSE(part.has_value());
+  EXPECT_EQ(part.error().code, ErrorCode::bad_file);
+  EXPECT_EQ(part.error().message(),
+            "f: byte 24: declares 1048577 tensors, allowed are at most 1048576" + std::string(kDamaged));
+}
 
 TEST(GgufValidate, RemovedTensorTypesComeWithAdvice) {
   for (const RemovedDType& removed : kRemovedDTypes) {

@@ -13,7 +13,7 @@ RawClient::RawClient(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0))
   address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_EQ(::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  const timeval limit{.tv_sec = 10, .tv_usec = 0};
+  const timeval limit{.tv_sec = 60, .tv_usec = 0};
   setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 }
 

@@ -15,7 +15,7 @@ class RawClient {
   RawClient& operator=(const RawClient&) = delete;
 
   void send(std::string_view bytes);
-  // Everything up to `end` or until the other side closes; empty after 10 seconds of silence.
+  // Everything up to `end` or until the other side closes; empty after a minute of silence.
   std::string read_until(std::string_view end);
   std::string read_all() { return read_until({}); }
   void close();
