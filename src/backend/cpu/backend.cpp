@@ -7,9 +7,7 @@
 #include "backend/cpu/lower.h"
 #include "backend/cpu/program.h"
 #include "backend/cpu/weights.h"
-#include "fuse/matcher.h"
-#include "ir/pass.h"
-#include "ir/plan.h"
+#include "backend/lowering/passes.h"
 
 namespace tokamak {
 
@@ -47,18 +45,7 @@ class CpuBackend : public Backend {
   Result<std::unique_ptr<Program>> compile(ir::Graph graph, const Weights& weights, KvCache& kv,
                                            const CompileOptions& options) override {
     TRY(check_lowerings(graph));
-    const bool fusion = options.fusion && stats_.enabled();
-    const std::vector<ir::Pass> passes = {
-        ir::simplify_pass(),
-        {.name = "fuse",
-         .run = [&](ir::Graph& g) -> Result<void> { return fuse::fuse(g, supports_rule, fusion), Result<void>(); },
-         .when_disabled = [](ir::Graph& g) -> Result<void> { return fuse::fuse(g, {}, false), Result<void>(); }}};
-    TRY(ir::run_passes(
-        graph, passes,
-        {.disabled = options.disabled_passes, .dump_after = options.dump_after, .dump_sink = options.dump_sink}));
-    stats_.record(graph);
-    const std::vector<bool> elided = elided_values(graph);
-    const ir::Plan plan = TRY(ir::plan_buffers(graph, [&](ir::ValueId id) { return elided[id]; }));
+    const ir::Plan plan = TRY(lowering::prepare(graph, supports_rule, options, stats_));
     auto& cpu_kv = dynamic_cast<CpuKv&>(kv);
     auto program = std::make_unique<CpuProgram>(std::move(graph), cpu_kv, *pool_);
     Lowering lowering(program->graph(), plan, dynamic_cast<const CpuWeights&>(weights), cpu_kv, target_,

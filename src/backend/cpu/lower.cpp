@@ -6,7 +6,6 @@
 #include "backend/lowering/values.h"
 #include "base/check.h"
 #include "base/round_up.h"
-#include "fuse/elided.h"
 
 namespace tokamak::cpu {
 
@@ -196,8 +195,6 @@ void Lowering::describe(Step& step, std::string_view kernel, std::string_view no
   report.what = graph.node(nodes.front()).name;
   if (nodes.size() > 1) report.what += ".." + graph.node(nodes.back()).name;
 }
-
-std::vector<bool> elided_values(const ir::Graph& graph) { return fuse::elided_values(graph); }
 
 namespace {
 const RuleLowering* rule_lowering(fuse::RuleId rule) {

@@ -123,8 +123,6 @@ class Lowering {
 bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, Nodes nodes);
 // Every op of the graph has a row in the lowering tables. Errors: unsupported.
 Result<void> check_lowerings(const ir::Graph& graph);
-// By value: results inside fused groups that never reach memory.
-std::vector<bool> elided_values(const ir::Graph& graph);
 
 using LowerFunction = void (*)(Lowering& lowering, Nodes nodes);
 using OpLowering = lowering::OpRow<LowerFunction>;

@@ -4,10 +4,7 @@
 #include "backend/cuda/lower.h"
 #include "backend/cuda/profile.h"
 #include "backend/cuda/program.h"
-#include "fuse/elided.h"
-#include "fuse/matcher.h"
-#include "ir/pass.h"
-#include "ir/plan.h"
+#include "backend/lowering/passes.h"
 
 namespace tokamak {
 
@@ -47,18 +44,7 @@ class CudaBackend : public Backend {
                    .hint = "use --backend cpu"};
     TRY(check_lowerings(graph));
     TRY(device().use());  // which kernels there are is asked of the current device
-    const bool fusion = options.fusion && stats_.enabled();
-    const std::vector<ir::Pass> passes = {
-        ir::simplify_pass(),
-        {.name = "fuse",
-         .run = [&](ir::Graph& g) -> Result<void> { return fuse::fuse(g, supports_rule, fusion), Result<void>(); },
-         .when_disabled = [](ir::Graph& g) -> Result<void> { return fuse::fuse(g, {}, false), Result<void>(); }}};
-    TRY(ir::run_passes(
-        graph, passes,
-        {.disabled = options.disabled_passes, .dump_after = options.dump_after, .dump_sink = options.dump_sink}));
-    stats_.record(graph);
-    const std::vector<bool> elided = fuse::elided_values(graph);
-    const ir::Plan plan = TRY(ir::plan_buffers(graph, [&](ir::ValueId id) { return elided[id]; }));
+    const ir::Plan plan = TRY(lowering::prepare(graph, supports_rule, options, stats_));
     auto& cuda_kv = dynamic_cast<CudaKv&>(kv);
     auto program = std::make_unique<CudaProgram>(std::move(graph), cuda_kv);
     Lowering lowering(program->graph(), plan, dynamic_cast<const CudaWeights&>(weights), cuda_kv, program->inputs(),
