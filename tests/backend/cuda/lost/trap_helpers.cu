@@ -3,7 +3,7 @@
 namespace tokamak::cuda {
 
 namespace {
-__global__ void trap_kernel() { asm volatile("trap;"); }
+__global__ void trap_kernel() { __trap(); }
 }  // namespace
 
 cudaError_t launch_trap(cudaStream_t stream) {
