@@ -26,6 +26,7 @@ class CallReader {
  private:
   using Task = CallTask<bool>;
   using Text = CallTask<std::optional<std::string>>;
+  using Path = std::vector<std::string>;  // as in ParameterTypes::at
 
   // call_reader.cpp
   void settle();
@@ -71,6 +72,15 @@ class CallReader {
   Text python_string();
   Text escape();
 
+  // call_nested.cpp
+  Text text_until(std::string_view close);
+  Task begins_container(std::string_view close, const ParameterPlace& place);
+  Task nested_value(std::string& out, std::string close, Path& path);
+  Task container(std::string& out, std::string close, Path& path, ParameterPlace place);
+  Text raw_string();
+  Task ends_raw_string();
+  Task is_word_before(char sign);
+
   const CallFormat& format_;
   const ParameterTypes& types_;
   CallInput in_;
@@ -90,5 +100,7 @@ bool is_json(std::string_view text);
 // As a JSON string, without and with its quotes.
 void append_json_text(std::string& out, std::string_view text);
 std::string json_text(std::string_view text);
+// JSON of a bare text: what it looks like, or a text; `is_value`: of what is no plain text.
+std::string bare_value(std::string_view text, bool is_value);
 
 }  // namespace tokamak

@@ -45,7 +45,8 @@ std::string python_json(std::string_view text) {
   return is_whole ? out.substr(kHead.size(), out.size() - kHead.size() - 1) : std::string();
 }
 
-// JSON of a bare text whose type is not a plain string.
+}  // namespace
+
 std::string bare_value(std::string_view text, bool is_value) {
   const std::string_view core = trim_space(text);
   if (is_json(core) && (is_value || !core.starts_with('"'))) return std::string(core);
@@ -54,7 +55,6 @@ std::string bare_value(std::string_view text, bool is_value) {
   if (std::string python = python_json(core); !python.empty()) return python;
   return json_text(text);
 }
-}  // namespace
 
 // --- parameters between markers ---
 
@@ -97,7 +97,21 @@ CallReader::Task CallReader::parameter(std::string_view key, bool is_first) {
   add(is_first ? "{" : ", ");
   add(json_text(key) + ": ");
   const std::string close = parameter_close(format_, key);
-  co_return co_await parameter_value(close, is_text, is_value);
+  if (!format_.text_open.empty() && !is_value) {
+    const bool is_marked = co_await exactly(format_.text_open);
+    if (is_marked) co_return co_await parameter_value(format_.text_close + close, true, false);
+  }
+  Path path{std::string(key)};
+  const ParameterPlace place = types_.at(name_, path);
+  const bool is_container = co_await begins_container(close, place);
+  if (!is_container) co_return co_await parameter_value(close, is_text, is_value);
+  std::string out;
+  const bool is_whole = co_await container(out, close, path, place);
+  if (is_whole) {
+    add(out);
+    in_.mark();
+  }
+  co_return is_whole;
 }
 
 CallReader::Task CallReader::parameter_middle(std::string_view key, bool& is_text, bool& is_value) {
@@ -197,7 +211,15 @@ CallReader::Task CallReader::assignment(char assign, bool is_first) {
   if (!ok) co_return false;
   if (is_first) begin();
   std::string text = (is_first ? "{" : ", ") + json_text(*key) + ": ";
-  ok = co_await value(text, 0);
+  bool is_raw = false;
+  if (!format_.raw_quote.empty()) is_raw = co_await exactly(format_.raw_quote);
+  if (is_raw) {
+    const auto raw = co_await raw_string();
+    if (!raw) co_return false;
+    text += json_text(*raw);
+  } else {
+    ok = co_await value(text, 0);
+  }
   if (ok) {
     add(text);
     in_.mark();

@@ -19,6 +19,20 @@ struct Kinds {
   }
 };
 
+// What a reference of plain steps stands for; null where it leads nowhere.
+const Json* referred(const std::string& ref, const Json& root) {
+  if (!ref.starts_with("#/")) return nullptr;
+  const Json* target = &root;
+  for (size_t at = 1; at != std::string::npos;) {
+    const size_t end = ref.find('/', at + 1);
+    const auto step = target->find(ref.substr(at + 1, end == std::string::npos ? end : end - at - 1));
+    if (!target->is_object() || step == target->end()) return nullptr;
+    target = &*step;
+    at = end;
+  }
+  return target;
+}
+
 Kinds kinds_of(const Json& schema, const Json& root, int& n_left) {
   Kinds kinds;
   if (!schema.is_object() || --n_left < 0) return {.text = true, .other = true};
@@ -36,18 +50,8 @@ Kinds kinds_of(const Json& schema, const Json& root, int& n_left) {
     return kinds;
   }
   if (const auto ref = schema.find("$ref"); ref != schema.end() && ref->is_string()) {
-    const auto& text = ref->get_ref<const std::string&>();
-    if (!text.starts_with("#/")) return {.text = true, .other = true};
-    const Json* target = &root;
-    size_t at = 1;
-    while (at != std::string::npos) {  // plain steps only: others are left open
-      const size_t end = text.find('/', at + 1);
-      const std::string step = text.substr(at + 1, end == std::string::npos ? end : end - at - 1);
-      if (!target->is_object() || !target->contains(step)) return {.text = true, .other = true};
-      target = &(*target)[step];
-      at = end;
-    }
-    return kinds_of(*target, root, n_left);
+    const Json* target = referred(ref->get_ref<const std::string&>(), root);
+    return target ? kinds_of(*target, root, n_left) : Kinds{.text = true, .other = true};
   }
   for (const char* keyword : {"anyOf", "oneOf"})
     if (const auto list = schema.find(keyword); list != schema.end() && list->is_array())
@@ -68,26 +72,61 @@ ParameterType parameter_type(const Json& schema, const Json& root) {
   return kinds.text ? ParameterType::text : ParameterType::value;
 }
 
+namespace {
+const Json* member(const Json& object, const std::string& key) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return found == object.end() ? nullptr : &*found;
+}
+// The schema behind its references.
+const Json* resolved(const Json* schema, const Json& root) {
+  for (int n_left = kMaxSchemas; schema && n_left > 0; --n_left) {
+    const Json* ref = member(*schema, "$ref");
+    if (!ref || !ref->is_string()) return schema->is_object() ? schema : nullptr;
+    schema = referred(ref->get_ref<const std::string&>(), root);
+  }
+  return nullptr;
+}
+}  // namespace
+
 ParameterTypes::ParameterTypes(const std::vector<Json>& tools) {
   for (const Json& tool : tools) {
     if (!tool.is_object()) continue;
     const auto inner = tool.find("function");
     const Json& function = inner != tool.end() ? *inner : tool;
     if (!function.is_object() || !function.contains("name") || !function["name"].is_string()) continue;
-    auto& types = tools_[function["name"].get<std::string>()];
+    Tool& known = tools_[function["name"].get<std::string>()];
     const auto parameters = function.find("parameters");
     if (parameters == function.end() || !parameters->is_object()) continue;
+    known.parameters = *parameters;
     const auto properties = parameters->find("properties");
     if (properties == parameters->end() || !properties->is_object()) continue;
-    for (const auto& [name, schema] : properties->items()) types.emplace(name, parameter_type(schema, *parameters));
+    for (const auto& [name, schema] : properties->items())
+      known.types.emplace(name, parameter_type(schema, *parameters));
   }
 }
 
 ParameterType ParameterTypes::of(std::string_view tool, std::string_view parameter) const {
-  const auto types = tools_.find(std::string(tool));
-  if (types == tools_.end()) return ParameterType::either;
-  const auto type = types->second.find(std::string(parameter));
-  return type == types->second.end() ? ParameterType::either : type->second;
+  const auto found = tools_.find(std::string(tool));
+  if (found == tools_.end()) return ParameterType::either;
+  const auto type = found->second.types.find(std::string(parameter));
+  return type == found->second.types.end() ? ParameterType::either : type->second;
+}
+
+ParameterPlace ParameterTypes::at(std::string_view tool, std::span<const std::string> path) const {
+  const auto found = tools_.find(std::string(tool));
+  if (found == tools_.end()) return {};
+  const Json& root = found->second.parameters;
+  const Json* schema = resolved(&root, root);
+  for (const std::string& step : path) {
+    const Json* inner = schema ? member(*schema, step.empty() ? "items" : "properties") : nullptr;
+    if (inner && !step.empty()) inner = member(*inner, step);
+    schema = resolved(inner, root);
+  }
+  if (!schema) return {};
+  const Json* type = member(*schema, "type");
+  return {.type = parameter_type(*schema, root),
+          .is_list = type ? *type == "array" : schema->contains("items"),
+          .is_object = type ? *type == "object" : schema->contains("properties")};
 }
 
 }  // namespace tokamak

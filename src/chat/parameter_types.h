@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -17,6 +18,12 @@ enum class ParameterType : uint8_t {
   either,  // unknown, or both
 };
 
+// What a schema says of a value at some place.
+struct ParameterPlace {
+  ParameterType type = ParameterType::either;
+  bool is_list = false, is_object = false;
+};
+
 class ParameterTypes {
  public:
   ParameterTypes() = default;
@@ -24,11 +31,17 @@ class ParameterTypes {
   explicit ParameterTypes(const std::vector<Json>& tools);
 
   ParameterType of(std::string_view tool, std::string_view parameter) const;
+  // Of a value inside: `path` leads there from the tool's parameters on, "" being any element of a list.
+  ParameterPlace at(std::string_view tool, std::span<const std::string> path) const;
   bool has_tool(std::string_view name) const { return tools_.contains(std::string(name)); }
   bool has_tools() const { return !tools_.empty(); }
 
  private:
-  std::unordered_map<std::string, std::unordered_map<std::string, ParameterType>> tools_;
+  struct Tool {
+    Json parameters;
+    std::unordered_map<std::string, ParameterType> types;
+  };
+  std::unordered_map<std::string, Tool> tools_;
 };
 
 // Of one schema; references are looked up in `root` (the tool's `parameters`).

@@ -4,7 +4,9 @@
 #include <array>
 
 #include "chat/format_texts.h"
+#include "chat/known_formats.h"
 #include "chat/reply_probe.h"
+#include "chat/reply_values.h"
 
 namespace tokamak {
 
@@ -232,6 +234,8 @@ void frame_calls(const ReplyProbe& probe, std::string_view before, std::string_v
 
 // White space in front of the first marker belongs to the content before it or to the separator.
 void tidy_edges(CallFormat& format) {
+  // A template may write its calls twice.
+  if (format.section_close.find(first_probe_call().name) != std::string::npos) format.section_close.clear();
   if (trim_space(format.section_open).empty()) {
     format.section_open.clear();
     if (!format.call.empty() && format.call.front().kind == Kind::text) {
@@ -257,17 +261,6 @@ void tidy_edges(CallFormat& format) {
   std::erase_if(format.call, [](const CallPiece& p) { return p.kind == Kind::text && p.text.empty(); });
 }
 
-// Numbers may be announced differently from texts.
-void find_json_middle(const ReplyProbe& probe, CallFormat& format) {
-  if (format.syntax != CallSyntax::parameters) return;
-  const auto body = probe.body({.calls = {{"zqtoola", "zqid0000a", {{"zqkeya", 86753}}}}});
-  if (!body) return;
-  const size_t key = body->find("zqkeya"), value = body->find("86753");
-  if (value == std::string::npos || key > value) return;
-  const std::string middle = body->substr(key + 6, value - key - 6);
-  if (middle != format.parameter_middle) format.json_middle = middle;
-}
-
 std::optional<CallFormat> derive_calls(const ChatTemplate& chat_template, ReplyProbe& probe) {
   for (const bool with_tools : {false, true}) {
     if (with_tools) probe.show_tools();
@@ -279,7 +272,7 @@ std::optional<CallFormat> derive_calls(const ChatTemplate& chat_template, ReplyP
     format.call = call->pieces;
     frame_calls(probe, std::string_view(*body).substr(0, call->begin), std::string_view(*body).substr(call->end),
                 format);
-    find_json_middle(probe, format);
+    find_value_spelling(probe, format);
     tidy_edges(format);
     join_id(format);
     ProbeCall long_id = first_probe_call();
@@ -358,89 +351,42 @@ std::string parameter_close(const CallFormat& format, std::string_view key) {
 }
 
 namespace {
-// Answers go to tools or to everybody: a plain turn writes the recipient of content where a call has the tool's name.
+// Answers go to tools or to everybody: a plain turn writes the recipient of content where a call has the tool's name,
+// and thoughts may have a recipient, too.
 bool find_recipients(const ReplyProbe& probe, ReplyFormat& format) {
   if (!format.calls) return false;
   const CallFormat& calls = *format.calls;
-  const bool fits = calls.syntax == CallSyntax::named_json && calls.call.size() >= 3 &&
-                    calls.call[0].kind == Kind::name && calls.call[1].kind == Kind::text &&
-                    calls.call[2].kind == Kind::arguments && !trim_space(calls.separator).empty();
-  const auto plain = probe.prompt({.content = kProbeText});
-  if (!fits || !plain || !plain->starts_with(probe.question())) return false;
-  std::string_view header = std::string_view(*plain).substr(probe.question().size());
-  header = header.substr(0, header.find(kProbeText));
-  if (!header.ends_with(calls.call[1].text)) return false;
-  header.remove_suffix(calls.call[1].text.size());
-  if (header.empty() || format_atoms(header).size() != 1) return false;
+  const bool fits = (calls.syntax == CallSyntax::named_json || calls.syntax == CallSyntax::parameters) &&
+                    calls.call.size() >= 3 && calls.call[0].kind == Kind::name && calls.call[1].kind == Kind::text &&
+                    !trim_space(calls.separator).empty();
+  const auto header_of = [&](const ProbeTurn& turn, std::string_view text) {
+    const auto prompt = probe.prompt(turn);
+    if (!prompt || !prompt->starts_with(probe.question())) return std::string();
+    const std::string behind = prompt->substr(probe.question().size());
+    return behind.substr(0, behind.find(text));
+  };
+  const std::string plain = header_of({.content = kProbeText}, kProbeText);
+  const std::string call = header_of({.calls = {first_probe_call()}}, first_probe_call().name);
+  if (!fits || plain.empty() || !plain.starts_with(call)) return false;
+  const auto atoms = format_atoms(std::string_view(plain).substr(call.size()));
+  if (atoms.size() < 2) return false;
+  const std::string end = plain.substr(call.size() + atoms[0].size());
+  if (!calls.call[1].text.starts_with(end)) return false;
   format.messages = MessageFormat::recipient;
-  format.content_recipient = header;
+  format.recipient_start = call;
+  format.recipient_end = end;
+  format.content_recipient = atoms[0];
+  format.reasoning_start.clear();
+  format.reasoning_end.clear();
+  const std::string thought = header_of({.content = kProbeText, .thought = kProbeThought}, kProbeThought);
+  if (trim_space(call).empty() || !thought.starts_with(call) || !thought.ends_with(end)) return true;
+  const std::string recipient = thought.substr(call.size(), thought.size() - call.size() - end.size());
+  if (recipient.empty() || recipient == format.content_recipient) return true;
+  format.reasoning_recipient = recipient;
+  format.reasoning_start = trim_space(thought);
+  format.reasoning_end = format_atoms(trim_space(calls.separator)).front();
   return true;
 }
-
-// Formats that templates speak of but do not write, or write in a way that probes cannot follow. The first that the
-// source holds counts.
-struct KnownFormat {
-  std::string_view name, in_source;
-  void (*make)(CallFormat& format);
-};
-
-void json_list(CallFormat& format, std::string_view open, std::string_view close) {
-  format.syntax = CallSyntax::json;
-  format.section_open = std::string(open) + "[";
-  format.section_close = "]" + std::string(close);
-  format.separator = ", ";
-  format.call = {{Kind::text, "{\"name\": \""},
-                 {Kind::name, {}},
-                 {Kind::text, "\", \"arguments\": "},
-                 {Kind::arguments, {}},
-                 {Kind::text, "}"}};
-}
-
-constexpr auto kKnownFormats = std::to_array<KnownFormat>({
-    {"lfm2", "<|tool_list_start|>",
-     [](CallFormat& format) {
-       format.syntax = CallSyntax::python;
-       format.section_open = "<|tool_call_start|>[";
-       format.section_close = "]<|tool_call_end|>";
-       format.separator = format.parameter_separator = ", ";
-       format.call = {{Kind::name, {}}, {Kind::text, "("}, {Kind::arguments, {}}, {Kind::text, ")"}};
-     }},
-    {"kimi_k2", "<|tool_calls_section_begin|>",
-     [](CallFormat& format) {
-       format.syntax = CallSyntax::named_json;
-       format.section_open = "<|tool_calls_section_begin|>";
-       format.section_close = "<|tool_calls_section_end|>";
-       format.id_is_name = true;
-       format.call = {{Kind::text, "<|tool_call_begin|>"},
-                      {Kind::id, {}},
-                      {Kind::text, "<|tool_call_argument_begin|>"},
-                      {Kind::arguments, {}},
-                      {Kind::text, "<|tool_call_end|>"}};
-     }},
-    {"gemma_function", "<start_function_call>",
-     [](CallFormat& format) {
-       format.syntax = CallSyntax::loose;
-       format.quote = "<escape>";
-       format.parameter_separator = ",";
-       format.call = {{Kind::text, "<start_function_call>call:"},
-                      {Kind::name, {}},
-                      {Kind::text, "{"},
-                      {Kind::arguments, {}},
-                      {Kind::text, "}<end_function_call>"}};
-     }},
-    {"granite", "<|tool_call|>", [](CallFormat& format) { json_list(format, "<|tool_call|>", ""); }},
-    {"phi4_mini", "<|tool|>", [](CallFormat& format) { json_list(format, "<|tool_call|>", "<|/tool_call|>"); }},
-    {"firefunction", "functools[", [](CallFormat& format) { json_list(format, "functools", ""); }},
-    {"hermes", "<tool_call>",
-     [](CallFormat& format) {
-       json_list(format, "", "");
-       format.section_open.clear();
-       format.section_close.clear();
-       format.separator = "\n";
-       format.call.front().text.insert(0, "<tool_call>\n");
-       format.call.back().text += "\n</tool_call>";
-     }},
-});
 
 // gpt-oss: every message has a header with a channel and perhaps a recipient.
 bool is_harmony(std::string_view source) {
@@ -479,12 +425,10 @@ ReplyFormat find_reply_format(const ChatTemplate& chat_template) {
       format.calls->section_open.erase(0, empty_thought.size());
     return format;
   }
-  for (const KnownFormat& known : kKnownFormats) {
-    if (source.find(known.in_source) == std::string::npos) continue;
+  if (const KnownFormat* known = find_known_format(source)) {
     format.calls.emplace();
-    known.make(*format.calls);
-    format.found_by = known.name;
-    break;
+    known->make(*format.calls);
+    format.found_by = known->name;
   }
   return format;
 }

@@ -49,6 +49,13 @@ struct CallFormat {
   std::string json_middle;  // instead of parameter_middle before values that are no texts; empty: the same
   std::string quote;        // syntax loose
 
+  // Syntax parameters, each empty where the format has no such thing.
+  std::string text_open, text_close;  // stand around texts that look like markup: <![CDATA[ ]]>
+  std::string item_key;  // lists and objects are parameters inside the parameter; elements of lists have this key
+
+  // Syntax python: the quote of texts in which nothing is escaped; empty: texts are Python's.
+  std::string raw_quote;
+
   // The text that tells a call from content. Empty: nothing does; a call is then an answer that begins like one.
   std::string marker() const;
 };
@@ -60,15 +67,19 @@ std::string parameter_close(const CallFormat& format, std::string_view key);
 enum class MessageFormat : uint8_t {
   none,
   harmony,    // <|channel|>analysis<|message|>...<|end|><|start|>assistant to=functions.f<|channel|>... (gpt-oss)
-  recipient,  // messages go to a tool or to `content_recipient`; CallFormat::separator stands between (functionary)
+  recipient,  // messages go to a tool, to `content_recipient` or to `reasoning_recipient`; CallFormat::separator stands
+              // between (functionary, Muse)
 };
 
 struct ReplyFormat {
   std::string reasoning_start, reasoning_end;  // both empty: no thoughts
   std::optional<CallFormat> calls;             // none: the template shows no calls
   MessageFormat messages = MessageFormat::none;
-  std::string content_recipient;  // messages recipient: "all"
-  std::string found_by;           // "derived" or the name of the handler; for reports
+  // messages recipient: a header is recipient_start RECIPIENT recipient_end, the start of later ones being part of the
+  // separator.
+  std::string recipient_start, recipient_end;          // "" and "\n"; " to=" and "<|message|>"
+  std::string content_recipient, reasoning_recipient;  // "all" and none; "user" and "self"
+  std::string found_by;                                // "derived" or the name of the handler; for reports
 };
 
 // Never fails: what cannot be found is left out.

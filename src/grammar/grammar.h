@@ -66,6 +66,7 @@ struct GrammarGroup {
   uint32_t min = 1, max = 1;  // any of the items, this many times (UINT32_MAX: any number), with separators between
   // Not empty: instead each item once, in this order; those that are false here may be missing. At least one item.
   std::vector<bool> required = {};
+  std::vector<SchemaNote> notes = {};  // what the group leaves open of a schema that it stands for
 };
 
 // Immutable and thread-safe.

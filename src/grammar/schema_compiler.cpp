@@ -413,6 +413,7 @@ class PartCompiler {
 
   Result<ExprId> group(const GrammarGroup& group) {
     if (++depth_ > options_.limits.max_depth) return refusal("groups are nested too deeply", "grammar");
+    notes_.insert(notes_.end(), group.notes.begin(), group.notes.end());
     std::vector<ExprId> items;
     for (const GrammarSequence& item : group.items) items.push_back(as_rule(TRY(sequence(item))));
     const ExprId separator = TRY(sequence(group.separator));

@@ -33,22 +33,29 @@ std::vector<OutputOptions::Marker> markers_of(const ReplyFormat& format) {
   if (!format.calls->optional_open.empty()) markers.push_back({format.calls->optional_open, {}});
   return markers;
 }
-// How the calls of message formats are handed to a CallParser: call NAME|ARGUMENTS
-const CallFormat& message_call() {
+// How the calls of message formats are handed to a CallParser: "call NAME|" and the body of the message.
+constexpr std::string_view kCallHead = "call ", kNameEnd = "|";
+CallFormat message_call(const ReplyFormat& format) {
   using Kind = CallPiece::Kind;
-  static const CallFormat format = [] {
-    CallFormat made{.syntax = CallSyntax::named_json};
-    made.call = {{Kind::text, "call "}, {Kind::name, {}}, {Kind::text, "|"}, {Kind::arguments, {}}};
-    return made;
-  }();
-  return format;
+  CallFormat made{.syntax = CallSyntax::named_json,
+                  .call = {{Kind::name, {}}, {Kind::text, ""}, {Kind::arguments, {}}}};
+  if (format.calls && format.messages == MessageFormat::recipient) {
+    made = *format.calls;
+    made.call[1].text.erase(0, format.recipient_end.size());
+    made.separator.clear();
+  }
+  made.call.insert(made.call.begin(), {Kind::text, std::string(kCallHead)});
+  std::string behind_name(kNameEnd);
+  behind_name += made.call[2].text;
+  made.call[2].text = std::move(behind_name);
+  return made;
 }
 }  // namespace
 
 class ReplyParser::Impl {
  public:
   Impl(const ReplyFormat& format, bool wants_calls, int max_calls, const std::vector<Json>& tools)
-      : format_(format), max_calls_(max_calls), types_(tools) {
+      : format_(format), message_call_(message_call(format)), max_calls_(max_calls), types_(tools) {
     if (format.messages != MessageFormat::none) messages_.emplace(format);
     if (!wants_calls || !format.calls) return;
     wants_calls_ = true;
@@ -126,8 +133,9 @@ class ReplyParser::Impl {
         end_message();
         if (piece.kind == MessagePiece::Kind::content && has_content_) held_space_ += "\n\n";
         if (piece.kind == MessagePiece::Kind::call && wants_calls_) {
-          parser_.emplace(message_call(), types_);
-          take_message_call("call " + piece.name + "|");
+          parser_.emplace(message_call_, types_);
+          message_head_ = std::string(kCallHead) + piece.name + std::string(kNameEnd);
+          take_message_call(message_head_);
         }
       } else if (piece.kind == MessagePiece::Kind::reasoning) {
         emit(ReplyDelta::Kind::reasoning, piece.text);
@@ -154,7 +162,7 @@ class ReplyParser::Impl {
     std::string text = std::string(parser_->raw()) + std::string(parser_->rest());
     parser_.reset();
     if (skipping_ || trim_space(text).empty()) return;
-    if (n_before == n_calls_ && text.starts_with("call ")) text.erase(0, text.find('|') + 1);
+    if (n_before == n_calls_ && text.starts_with(message_head_)) text.erase(0, message_head_.size());
     has_content_ = true;
     add_content(text);
   }
@@ -275,6 +283,8 @@ class ReplyParser::Impl {
   }
 
   const ReplyFormat format_;  // parsers refer to it
+  const CallFormat message_call_;
+  std::string message_head_;  // of the call under way
   const int max_calls_;
   const ParameterTypes types_;
   bool wants_calls_ = false, is_bare_ = false;
@@ -313,7 +323,7 @@ std::vector<int32_t> reply_tokens(const ReplyFormat& format, const Tokenizer& to
     const CallFormat& c = *format.calls;
     for (const std::string* text :
          {&c.section_open, &c.separator, &c.section_close, &c.optional_open, &c.parameter_open, &c.parameter_middle,
-          &c.json_middle, &c.parameter_close, &c.parameter_separator, &c.quote})
+          &c.json_middle, &c.parameter_close, &c.parameter_separator, &c.quote, &c.text_open, &c.text_close})
       all += *text + '\0';
     for (const CallPiece& piece : c.call) all += piece.text + '\0';
   }

@@ -13,15 +13,16 @@ std::vector<std::string> body_ends(const ReplyFormat& format) {
 // What stands behind the recipient; a lone line end counts as it is.
 std::string header_end(const ReplyFormat& format) {
   if (format.messages == MessageFormat::harmony) return "<|message|>";
-  const std::string& text = format.calls->call[1].text;
-  const std::string_view core = trim_space(text);
-  return core.empty() ? text : std::string(core);
+  const std::string_view core = trim_space(format.recipient_end);
+  return core.empty() ? format.recipient_end : std::string(core);
 }
 }  // namespace
 
 MessageSplitter::MessageSplitter(const ReplyFormat& format)
     : format_(format.messages),
+      recipient_start_(trim_space(format.recipient_start)),
       content_recipient_(format.content_recipient),
+      reasoning_recipient_(format.reasoning_recipient),
       header_end_(header_end(format)),
       body_ends_(body_ends(format)) {}
 
@@ -57,7 +58,11 @@ void MessageSplitter::begin_message(Pieces& pieces) {
 bool MessageSplitter::may_be_header() const {
   if (held_.size() > kMaxHeader) return false;
   const std::string_view header = trim_left(held_);
-  if (format_ == MessageFormat::recipient) return header.size() <= CallParser::kMaxName + header_end_.size();
+  if (format_ == MessageFormat::recipient) {
+    const bool may_start = header.starts_with(recipient_start_) || recipient_start_.starts_with(header);
+    if (is_first_ && !may_start) return false;
+    return header.size() <= recipient_start_.size() + CallParser::kMaxName + header_end_.size();
+  }
   for (const std::string_view start : {"<|", "to=", "assistant"})
     if (header.starts_with(start) || start.starts_with(header)) return true;
   return false;
@@ -89,12 +94,15 @@ void MessageSplitter::take_body(char byte, Pieces& pieces) {
   if (match == PatternMatcher::kNone) return;
   held_.clear();
   in_body_ = false;
+  is_first_ = false;
 }
 
 MessagePiece MessageSplitter::classify(std::string_view header) const {
   using Kind = MessagePiece::Kind;
   if (format_ == MessageFormat::recipient) {
+    if (header.starts_with(recipient_start_)) header = trim_space(header.substr(recipient_start_.size()));
     if (header == content_recipient_ || header.empty()) return {.kind = Kind::content, .begins = true};
+    if (header == reasoning_recipient_) return {.kind = Kind::reasoning, .begins = true};
     return {.kind = Kind::call, .begins = true, .name = std::string(header)};
   }
   static constexpr std::string_view kRecipient = "to=functions.";

@@ -1,5 +1,5 @@
-// Answers that consist of messages with headers: gpt-oss (harmony) and functionary. Cuts the text of an answer into
-// messages and says from their headers what they are.
+// Answers that consist of messages with headers: gpt-oss (harmony), functionary and Muse. Cuts the text of an answer
+// into messages and says from their headers what they are.
 #pragma once
 
 #include <string>
@@ -38,10 +38,10 @@ class MessageSplitter {
   void emit(std::string_view text, Pieces& pieces) const;
 
   MessageFormat format_;
-  std::string content_recipient_, header_end_;
+  std::string recipient_start_, content_recipient_, reasoning_recipient_, header_end_;
   PatternMatcher body_ends_;
   PatternMatcher::State state_ = PatternMatcher::kStart;
-  bool in_body_ = false;
+  bool in_body_ = false, is_first_ = true;
   std::string held_;  // of the header, or what may become an end mark of a body
   MessagePiece::Kind kind_ = MessagePiece::Kind::content;
 };

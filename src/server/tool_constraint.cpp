@@ -6,6 +6,7 @@
 #include <deque>
 #include <unordered_set>
 
+#include "chat/format_texts.h"
 #include "chat/parameter_types.h"
 #include "server/generation.h"
 
@@ -246,30 +247,59 @@ class ToolGrammar {
         if (name.is_string()) required.insert(name.get_ref<const std::string&>());
     for (const auto& [key, schema] : place.schema["properties"].items()) {
       const Place at = place.property(key, schema);
-      all.items.push_back(format_.syntax == CallSyntax::parameters ? parameter(key, at) : member(key, at, depth));
+      all.items.push_back(format_.syntax == CallSyntax::parameters ? parameter(key, at, depth)
+                                                                   : member(key, at, depth));
       all.required.push_back(required.contains(key));
     }
     if (all.items.empty()) return {};
     return {group(std::move(all))};
   }
 
-  GrammarSequence parameter(const std::string& key, const Place& place) const {
+  GrammarSequence parameter(const std::string& key, const Place& place, int depth) {
     const ParameterType type = parameter_type(place.schema, *place.tool.parameters);
     const std::string close = parameter_close(format_, key);
     std::vector<GrammarSequence> forms;
     if (type != ParameterType::value) {
+      // What begins like the marks stands between them.
+      const auto stop =
+          std::mismatch(close.begin(), close.end(), format_.text_open.begin(), format_.text_open.end()).first;
       forms.push_back(text(format_.parameter_middle));
-      append(forms.back(), bare_text(place.schema, close));
+      append(forms.back(), bare_text(place.schema, stop == close.begin() ? close : std::string(close.begin(), stop)));
+      if (!format_.text_open.empty()) {
+        const std::string end = format_.text_close + close;
+        forms.push_back(text(format_.parameter_middle + format_.text_open));
+        append(forms.back(), bare_text(place.schema, end));
+        append(forms.back(), text(format_.text_close));
+      }
     }
     if (type == ParameterType::value || (type == ParameterType::either && !format_.json_middle.empty())) {
       forms.push_back(text(format_.json_middle.empty() ? format_.parameter_middle : format_.json_middle));
-      append(forms.back(), value(place));
+      append(forms.back(), format_.item_key.empty() ? value(place) : nested_value(place, close, depth));
     }
     GrammarSequence out = text(format_.parameter_open);
     out.push_back(literal(key));
     out.push_back(any_of(std::move(forms)));
     append(out, text(close));
     return out;
+  }
+  // Lists and objects as parameters inside; where the schema says nothing about them, any text.
+  GrammarSequence nested_value(const Place& place, const std::string& close, int depth) {
+    if (!place.schema.is_object()) return {{.without = close}};
+    const auto items = place.schema.find("items"), inner = place.schema.find("properties");
+    const bool has_items = items != place.schema.end() && items->is_object();
+    const bool has_members = inner != place.schema.end() && inner->is_object() && !inner->empty();
+    const auto type = place.schema.find("type");
+    const bool is_open = type == place.schema.end() || *type == "array" || *type == "object";
+    const bool is_listed = place.schema.contains("enum") || place.schema.contains("const");
+    if (!has_items && !has_members && (!is_open || is_listed)) return value(place);
+    if (!(has_items || has_members) || depth >= kMaxLooseDepth) return {{.without = close}};
+    if (has_members) return members(place, depth + 1);
+    const Place item{place.tool, *items, place.pointer + "/items"};
+    GrammarGroup list{.items = {parameter(format_.item_key, item, depth + 1)}, .min = 0, .max = kAny};
+    for (const auto& [keyword, limit] : place.schema.items())
+      if (keyword == "uniqueItems" || keyword == "minItems" || keyword == "maxItems" || keyword == "contains")
+        list.notes.push_back({place.tool.label() + " " + place.pointer, keyword, "lists are no JSON in this format"});
+    return {group(std::move(list))};
   }
   // A string as it is; of its schema, listed values are enforced.
   static GrammarSequence bare_text(const Json& schema, const std::string& close) {
@@ -299,6 +329,12 @@ class ToolGrammar {
     const bool is_object = schema.is_object();
     const bool is_plain = is_object && parameter_type(schema, *place.tool.parameters) == ParameterType::text &&
                           !schema.contains("enum") && !schema.contains("const") && !schema.contains("pattern");
+    if (is_plain && !format_.raw_quote.empty()) {  // a quote inside, but not where it ends the text
+      const std::string& quote = format_.raw_quote;
+      return {any_of(
+          {value(place),
+           {literal(quote), {.pattern = "([^" + quote + "]|" + quote + "+[^,) \\n" + quote + "])*"}, literal(quote)}})};
+    }
     if (is_plain && format_.quote.empty())
       return {any_of({value(place), {literal("'"), {.pattern = "[^'\\\\\\n]*"}, literal("'")}})};
     if (is_plain) {
@@ -382,7 +418,16 @@ Result<std::optional<ToolConstraint>> tool_constraint(const ReplyFormat& format,
   const std::string only = use.choice == ToolChoice::named ? use.name : std::string();
   GrammarSequence parts;
   ToolConstraint out;
-  if (format.messages == MessageFormat::harmony) {
+  if (format.messages == MessageFormat::recipient && !format.recipient_start.empty()) {
+    if (!must_call) return std::nullopt;
+    const std::string separator(trim_space(format.calls->separator));
+    const std::string_view start = trim_space(format.recipient_start);
+    parts.push_back(grammar.thoughts(
+        format, separator.substr(format.reasoning_end.size(), separator.rfind(start) - format.reasoning_end.size())));
+    parts.push_back(few_spaces());
+    parts.push_back(literal(start));
+    append(parts, grammar.section(only, use.parallel));
+  } else if (format.messages == MessageFormat::harmony) {
     if (must_call) parts.push_back(grammar.thoughts(format, "<|start|>assistant"));
     append(parts, grammar.harmony_call(only, !must_call));
     if (!must_call) out.triggers.words = {"to=functions."};

@@ -98,8 +98,7 @@ TEST_P(ReplyRoundTrip, ContentAlone) {
   const ReplyFormat format = find_reply_format(chat_template);
   if (format.messages == MessageFormat::harmony) GTEST_SKIP() << "ends plain turns differently";
   for (const char* text : {"Just text.", "{\"answer\": [1, 2]}", "{\"name\"", "[1] see below", "a\n\nb"}) {
-    const Answer prompt{
-        "", std::string(format.messages == MessageFormat::none ? "" : "all" + format.calls->call[1].text) + text};
+    const Answer prompt{"", format.recipient_start + format.content_recipient + format.recipient_end + text};
     const ReadReply reply = read_all_ways(format, prompt);
     EXPECT_EQ(reply.content, text);
     EXPECT_TRUE(reply.names.empty());
@@ -235,6 +234,73 @@ TEST(Reply, HostileText) {
   const ReadReply python =
       read_reply(format_of("reply/python_list.jinja"), {"", "<|tool_call_start|>[f(a=" + deep}, {});
   EXPECT_LE(python.names.size(), 1u);
+}
+
+// A text without escapes holds its own quote, and Python's lists stand beside it.
+TEST(Reply, TextsWithoutEscapes) {
+  const auto one = [](const std::string& arguments) {
+    const ReadReply reply =
+        read_text("reply/raw_python.jinja", "<|tool_call_start|>[f(" + arguments + "), g()]<|tool_call_end|>");
+    EXPECT_EQ(reply.names, (std::vector<std::string>{"f", "g"})) << arguments;
+    return reply.arguments.empty() ? "" : reply.arguments[0];
+  };
+  EXPECT_EQ(one("a='it's', b=1"), R"({"a": "it's", "b": 1})");
+  EXPECT_EQ(one("a='say('x'), then 'y', so', b='\\n'"), R"({"a": "say('x'), then 'y', so", "b": "\\n"})");
+  EXPECT_EQ(one("a='', b=['x', {'k': 'l\\'m'}], c=None"), R"({"a": "", "b": ["x", {"k": "l'm"}], "c": null})");
+  EXPECT_EQ(one("a=\"as \\\"JSON\\\"\""), R"({"a": "as \"JSON\""})");
+  const ReadReply cut = read_text("reply/raw_python.jinja", "<|tool_call_start|>[f(a='b', c='d'");
+  EXPECT_EQ(cut.arguments, std::vector<std::string>{"{\"a\": \"b\""});
+}
+
+// Types of values inside come from the schema; without one a value is what it looks like.
+TEST(Reply, NestedTags) {
+  const auto tags = [](std::string text) {
+    for (size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at + 4)) text.insert(at, "]~[");
+    return text;
+  };
+  const auto read = [&](const std::string& name, const std::string& arguments) {
+    return read_text("reply/nested_tags.jinja",
+                     tags("<calls>\n<invoke name=\"" + name + "\">" + arguments + "</invoke>\n</calls>"));
+  };
+  const auto one = [&](const std::string& name, const std::string& arguments) {
+    const ReadReply reply = read(name, arguments);
+    return reply.arguments.size() == 1 ? reply.arguments[0] : "none: " + reply.content;
+  };
+  EXPECT_EQ(one("get_weather", "<days>5</days><places><item><at>5</at></item><item><at></at></item></places>"),
+            R"({"days": 5, "places": [{"at": "5"}, {"at": ""}]})");
+  EXPECT_EQ(one("get_weather", "<places></places>"), R"({"places": []})");
+  EXPECT_EQ(one("other", "<a><item>5</item><item><item>x</item></item></a><b><c>true</c>\n<d></d></b>"),
+            R"({"a": [5, ["x"]], "b": {"c": true, "d": ""}})");
+  std::string deep;
+  for (int i = 0; i < 5000; ++i) deep += "<a>";
+  EXPECT_LE(read("other", deep).names.size(), 1u);
+  EXPECT_EQ(read("other", "<a><b>1</b>no tag</a>").arguments, std::vector<std::string>{"{\"a\": "});
+}
+
+TEST(Reply, MarkedTexts) {
+  const auto one = [](const std::string& value) {
+    const ReadReply reply = read_text("reply/cdata_params.jinja",
+                                      "<function name=\"f\"><param name=\"a\">" + value + "</param></function>");
+    return reply.arguments.size() == 1 ? reply.arguments[0] : "none";
+  };
+  EXPECT_EQ(one("<![CDATA[a]]b</param>]]>"), R"({"a": "a]]b</param>"})");
+  EXPECT_EQ(one("<![CDATA[5]]>"), R"({"a": "5"})");
+  EXPECT_EQ(one("5"), R"({"a": 5})");
+  EXPECT_EQ(one("a < b"), R"({"a": "a < b"})");
+}
+
+// Thoughts, content and calls by recipient.
+TEST(Reply, MessagesOfChannels) {
+  constexpr std::string_view kFile = "reply/channels.jinja";
+  const ReadReply reply = read_text(
+      kFile,
+      " to=self<|body|>Hm to=user.<|next|><|start|>assistant to=user<|body|>I look.<|next|><|start|>assistant "
+      "to=f<|body|><x:calls>\n<x:invoke name=\"f\">\n</x:invoke>\n</x:calls>");
+  EXPECT_EQ(reply.reasoning, "Hm to=user.");
+  EXPECT_EQ(reply.content, "I look.");
+  EXPECT_EQ(reply.names, std::vector<std::string>{"f"});
+  EXPECT_EQ(read_text(kFile, "No header.").content, "No header.");
+  EXPECT_EQ(read_text(kFile, " to=f<|body|>no call").content, "no call");
 }
 
 TEST(Reply, ControlTokensOfTheFormatAreKept) {
