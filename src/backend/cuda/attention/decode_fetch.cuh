@@ -91,7 +91,7 @@ __device__ void fetch(const DecodeParams& p, const Work& w, const Ring& ring, in
       const int key = tile_key + lane * p.piece;
       page_ids = key < w.end ? w.pages[key / page_size] : 0;
     }
-    if (round > 0) ptx::barrier_wait(ring.empty(stage), round - 1 & 1);
+    if (round > 0) ptx::barrier_wait(ring.empty(stage), (round - 1) & 1);
     if (!waited && tile_key + kTile > w.written_before) wait_for_previous_kernel(), waited = true;
     announce_copies(ring.full(stage), n_keys * (C::kStageBytes / kTile), lane);
     for (int i = 0; i < pieces; ++i) {

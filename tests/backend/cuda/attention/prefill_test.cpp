@@ -32,6 +32,7 @@ struct Shape {
   int64_t window = 0, chunk = 0;
   float softcap = 0;
   bool sinks = false, causal = true, wide = true, split = false;
+  bool emulated = false;  // one of the few that the emulator runs
   std::vector<Seq> sequences = {{0, 150}};
 
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(dk)); }
@@ -197,21 +198,21 @@ const Shape kShapes[] = {
     {.name = "plain"},
     {.name = "few tokens", .sequences = {{0, 3}}},
     {.name = "one head", .n_head = 1, .n_head_kv = 1, .sequences = {{70, 131}}},
-    {.name = "group of 5", .n_head = 10, .n_head_kv = 2, .sequences = {{0, 61}}},
+    {.name = "group of 5", .n_head = 10, .n_head_kv = 2, .emulated = true, .sequences = {{0, 61}}},
     {.name = "group of 71", .n_head = 71, .n_head_kv = 1, .sequences = {{5, 9}}},
     {.name = "dims 80", .dk = 80, .dv = 80, .n_head = 3, .n_head_kv = 3, .sequences = {{64, 65}}},
     {.name = "dims 96", .dk = 96, .dv = 96, .sequences = {{10, 65}}},
-    {.name = "dims 128", .dk = 128, .dv = 128, .n_head = 8, .sequences = {{100, 100}}},
-    {.name = "dims 192/128", .dk = 192, .dv = 128, .n_head = 2, .sequences = {{3, 100}}},
+    {.name = "dims 128", .dk = 128, .dv = 128, .n_head = 8, .emulated = true, .sequences = {{100, 100}}},
+    {.name = "dims 192/128", .dk = 192, .dv = 128, .n_head = 2, .emulated = true, .sequences = {{3, 100}}},
     {.name = "dims 192", .dk = 192, .dv = 192, .sequences = {{0, 80}}},
     {.name = "dims 256", .dk = 256, .dv = 256, .n_head = 8, .n_head_kv = 4, .sequences = {{130, 70}}},
     {.name = "pages of 16", .page_size = 16, .sequences = {{37, 100}}},
     {.name = "pages of 48", .page_size = 48, .sequences = {{37, 100}}},
     {.name = "pages of 256", .page_size = 256, .sequences = {{137, 200}}},
     {.name = "window", .window = 9, .sequences = {{200, 100}}},
-    {.name = "window, pages of 16", .page_size = 16, .window = 70, .sequences = {{200, 100}}},
+    {.name = "window, pages of 16", .page_size = 16, .window = 70, .emulated = true, .sequences = {{200, 100}}},
     {.name = "window, both sides", .window = 40, .causal = false, .sequences = {{0, 100}}},
-    {.name = "chunk", .chunk = 24, .sequences = {{20, 100}}},
+    {.name = "chunk", .chunk = 24, .emulated = true, .sequences = {{20, 100}}},
     {.name = "softcap", .softcap = 2, .sequences = {{20, 100}}},
     {.name = "softcap 50", .dk = 128, .dv = 128, .softcap = 50, .sequences = {{20, 100}}},
     {.name = "sinks", .sinks = true, .sequences = {{20, 100}}},
@@ -223,6 +224,7 @@ const Shape kShapes[] = {
      .window = 30,
      .softcap = 5,
      .sinks = true,
+     .emulated = true,
      .sequences = {{20, 100}, {0, 40}}},
     {.name = "encoder", .causal = false, .sequences = {{0, 90}, {0, 33}}},
     {.name = "sequences", .sequences = {{17, 5}, {2, 120}, {90, 1}, {0, 64}, {63, 1}, {64, 1}}},
@@ -241,6 +243,7 @@ class PrefillAttention : public ::testing::TestWithParam<Path> {};
 TEST_P(PrefillAttention, MatchesReference) {
   REQUIRE_PREFILL();
   for (Shape s : kShapes) {
+    if (is_emulated() && !s.emulated) continue;
     s.type = GetParam().type, s.wide = GetParam().wide;
     const Data d(s, 7);
     const std::vector<Token> tokens = tokens_of(s);
@@ -251,6 +254,7 @@ TEST_P(PrefillAttention, MatchesReference) {
 // A prompt in pieces, alone or beside others: the same bits as in one step.
 TEST_P(PrefillAttention, DoesNotDependOnPieces) {
   REQUIRE_PREFILL();
+  if (is_emulated()) GTEST_SKIP() << "takes minutes on the emulator";
   for (Shape s : {Shape{.dk = 128, .dv = 128, .n_head = 8}, Shape{.window = 50}, Shape{.dk = 256, .dv = 256}}) {
     s.type = GetParam().type, s.wide = GetParam().wide;
     s.sequences = {{0, 301}, {0, 40}};
@@ -281,6 +285,7 @@ TEST_P(PrefillAttention, DoesNotDependOnPieces) {
 // Parts of the keys apart and merged: the same bits as in one go.
 TEST_P(PrefillAttention, DoesNotDependOnSplit) {
   REQUIRE_PREFILL();
+  if (is_emulated()) GTEST_SKIP() << "takes minutes on the emulator";
   for (Shape s : {Shape{.dk = 128, .dv = 128, .sequences = {{9000, 30}, {4090, 12}, {0, 5}}},
                   Shape{.window = 4200, .sinks = true, .sequences = {{8100, 100}}},
                   Shape{.dk = 256, .dv = 256, .sequences = {{12000, 20}}}}) {

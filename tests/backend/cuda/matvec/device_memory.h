@@ -14,6 +14,16 @@ inline bool has_device() {
   int n = 0;
   return cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
 }
+// Whether it is the emulator (tests/backend/cuda/emulator/): thousands of times slower than a GPU.
+inline bool is_emulated() {
+  cudaDeviceProp properties;
+  return cudaGetDeviceProperties(&properties, 0) == cudaSuccess && std::strcmp(properties.name, "emulator") == 0;
+}
+// The cases that a test takes: on the emulator fewer.
+template <class T>
+std::vector<T> choose(std::vector<T> cases, std::vector<T> emulated) {
+  return is_emulated() ? emulated : cases;
+}
 #define REQUIRE_DEVICE() \
   if (!has_device()) GTEST_SKIP() << "no CUDA device"
 

@@ -59,7 +59,7 @@ const std::vector<Case>& cases() {
 
 TEST(TopLogits, AreTheBestInOrder) {
   REQUIRE_DEVICE();
-  for (const size_t n_vocab : {5u, 100u, 151u, 32000u, 49152u, 128256u, 262144u})
+  for (const size_t n_vocab : choose<size_t>({5, 100, 151, 32000, 49152, 128256, 262144}, {5, 151, 32000}))
     for (const Case& c : cases()) {
       const size_t n_rows = n_vocab < 1000 ? 3 : 2;
       std::vector<float> logits(n_rows * n_vocab);
