@@ -32,7 +32,7 @@ GemmParams params_of(const GemmArgs& args) {
   const MatvecArgs& a = args.product;
   GemmParams p{};
   set_product(p, a);
-  p.n_groups = static_cast<int>(div_round_up(a.k, kGroupElems));
+  p.n_groups = static_cast<int>(div_round_up(a.k, int64_t{kGroup}));
   p.x = static_cast<const uint8_t*>(a.x);
   p.n_padded = args.shape ? args.shape->n_columns() : static_cast<int>(half_padded(a.n_cols));
   p.x_factor = reinterpret_cast<const float*>(p.x + half_tiles_bytes(p.n_padded, a.k));
@@ -61,7 +61,7 @@ cudaError_t launch_half_columns(const HalfColumnsArgs& a, cudaStream_t stream) {
                            .n_cols = a.n_cols,
                            .k = a.k,
                            .x_stride = a.x_stride,
-                           .n_groups = div_round_up(a.k, kGroupElems),
+                           .n_groups = div_round_up(a.k, int64_t{kGroup}),
                            .n_padded = n_padded,
                            .tiles = tiles,
                            .factor = reinterpret_cast<float*>(tiles + half_tiles_bytes(n_padded, a.k)),

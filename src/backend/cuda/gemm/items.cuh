@@ -6,7 +6,6 @@
 
 namespace tokamak::cuda {
 
-inline constexpr int kGroup = 128;       // k of a group: two stages
 inline constexpr int kStageBytes = 128;  // per column
 inline constexpr int kSharedBytes = 227 * 1024;
 

@@ -9,13 +9,15 @@
 
 namespace tokamak::cuda {
 
+inline constexpr int kGroup = 128;  // k of a group: two stages
+
 struct GemmParams {
   MatvecLane lanes[2];
   int n_lanes;
   int64_t n_rows;
   Geometry g;
   int64_t k;
-  int n_groups;      // of 128 along k
+  int n_groups;      // of kGroup along k
   const uint8_t* x;  // half columns (gemm.h): tiles of 64 k by n_padded columns, 128 bytes each
   int n_padded;
   const float* x_factor;  // [n_padded]

@@ -12,7 +12,7 @@ namespace tokamak::cuda {
 
 // A large GPU has so many multiprocessors; k is split until there is a CTA for each.
 inline constexpr int64_t kFullGpu = 132, kMaxSplits = 8;
-inline constexpr int64_t kGroupElems = 128, kMinSplitGroups = 4;  // parts of k come in groups of so many, at least four
+inline constexpr int64_t kMinSplitGroups = 4;  // of a part of k
 inline constexpr int64_t kWarpgroupRows = 64;
 
 inline int warpgroups_of(int columns, bool plain) { return columns <= 64 && !plain ? 4 : 2; }
@@ -24,7 +24,7 @@ inline GemmPlan plan_of(int64_t n_rows, int64_t k, int n_cols, DType dtype) {
   plan.warpgroups = warpgroups_of(plan.columns, !is_quantized(dtype));
   const int64_t n_tiles =
       div_round_up(n_rows, kWarpgroupRows * plan.warpgroups) * div_round_up(int64_t{n_cols}, int64_t{plan.columns});
-  const int64_t n_groups = div_round_up(k, kGroupElems);
+  const int64_t n_groups = div_round_up(k, int64_t{kGroup});
   const int64_t n_wanted = std::clamp(kFullGpu / n_tiles, int64_t{1}, kMaxSplits);
   const int64_t split_groups = std::max(div_round_up(n_groups, n_wanted), kMinSplitGroups);
   plan.split_groups = static_cast<int>(split_groups);
@@ -34,7 +34,7 @@ inline GemmPlan plan_of(int64_t n_rows, int64_t k, int n_cols, DType dtype) {
 
 // Experts: k is not split.
 inline GemmPlan expert_plan(int tile_cols, int64_t k, bool plain) {
-  return {tile_cols, warpgroups_of(tile_cols, plain), 1, static_cast<int>(div_round_up(k, kGroupElems))};
+  return {tile_cols, warpgroups_of(tile_cols, plain), 1, static_cast<int>(div_round_up(k, int64_t{kGroup}))};
 }
 
 }  // namespace tokamak::cuda
