@@ -40,6 +40,7 @@ struct MemoryUse {
   std::string what;
   uint64_t n_bytes = 0;
   bool is_file_mapping = false;  // pages of the model file: shared, dropped by the kernel when memory is short
+  std::string device = {};       // whose memory it is: "GPU"; empty: the host's
 };
 
 class Weights {
@@ -63,7 +64,7 @@ struct KvConfig {
   int64_t n_state_rows = 0;                    // recurrent states per layer
   int64_t n_pages = 0;
   int64_t page_size = 64;   // token positions (slots) per page, a multiple of 16
-  DType type = DType::f16;  // f32, f16, q8_0, bf16: what the backend has
+  DType type = DType::f16;  // of kCacheDTypes
 };
 
 class KvCache {
@@ -217,7 +218,8 @@ class Backend {
   // One line for people about what load() has decided; empty: nothing to say.
   virtual std::string remark() const { return {}; }
   // For plans. Device memory that is free now; none: memory of the host. Bytes that load() would take of it for the
-  // operands of the graph's nodes (only these are looked at). Whether compile() knows the node's op.
+  // operands of the graph's nodes (only these are looked at). Whether compile() can run the node, by op, types and
+  // shapes.
   virtual std::optional<uint64_t> free_bytes() const { return std::nullopt; }
   virtual Result<uint64_t> load_bytes(const ir::Graph& /*graph*/, const WeightLookup& /*lookup*/) const { return 0; }
   virtual bool has_kernel(const ir::Graph& /*graph*/, ir::NodeId /*node*/) const { return true; }

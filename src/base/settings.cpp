@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -179,6 +180,18 @@ Result<void> SettingValues::set(const Setting& setting, std::string_view text, S
   }
   slot = {std::move(value), source};
   return {};
+}
+
+Error SettingValues::in_given_names(Error error) const {
+  for (const Setting& s : settings()) {
+    if (slots_[row_of(s)].source != Source::environment) continue;
+    const size_t at = error.where.find(s.flag), end = at + s.flag.size();
+    if (at == std::string::npos) continue;
+    const bool goes_on = end < error.where.size() &&
+                         (error.where[end] == '-' || std::isalnum(static_cast<unsigned char>(error.where[end])));
+    if (!goes_on) error.where.replace(at, s.flag.size(), environment_name(s));
+  }
+  return error;
 }
 
 Result<void> SettingValues::read_environment(uint32_t scopes, const std::function<const char*(const char*)>& lookup) {

@@ -103,6 +103,9 @@ class SettingValues {
   Source source(std::string_view flag) const;
   bool is_set(std::string_view flag) const { return source(flag) != Source::built_in; }
   const SettingValue& value(const Setting& setting) const;
+  // The error with the names under which values were given: flags in `where` that the environment has set become its
+  // variables.
+  Error in_given_names(Error error) const;
 
  private:
   struct Slot {

@@ -28,6 +28,8 @@ struct Arithmetic {
   int64_t half_products_above = INT64_MAX;
   // Steps of more tokens may round queries, decoded keys and values, and softmax weights to binary16.
   int64_t half_attention_above = INT64_MAX;
+  // Relative error of queries and softmax weights in products with a BF16 cache (two bf16 numbers each).
+  double bf16_attention_error = 0;
 };
 
 struct Bounded {

@@ -32,7 +32,9 @@ namespace {
 // The distance between neighbours of the cache's type around x: what a slightly different x may be rounded to.
 double step_of(DType type, double x, double largest) {
   if (type == DType::f16) return std::max(std::abs(x) * 0x1p-10, 0x1p-24);
+  if (type == DType::bf16) return std::max(std::abs(x) * 0x1p-7, 0x1p-126);
   if (type == DType::q8_0) return largest / 127 * 1.01;
+  if (type == DType::f8_e4m3) return 1.01 * std::max(std::abs(x) / 8, largest / 448 * 0x1p-9);
   return 0;
 }
 }  // namespace
@@ -108,7 +110,9 @@ struct Attention {
       carried = std::max(carried, std::abs(scale) * e);
     }
     const bool in_half = a.shape(node.output)[0] > a.arithmetic.half_attention_above;
-    const double half = in_half ? 2 * 0x1p-11 : 0;  // of a product: both factors
+    const DType type = a.graph.value(node.inputs[1]).dtype;
+    double half = in_half ? 2 * 0x1p-11 : 0;  // of a product: both factors
+    if (type == DType::bf16) half = std::max(half, a.arithmetic.bf16_attention_error);
     const double score_error =
         carried + ((static_cast<double>(dk) + 8) * kUnit + half) * (magnitude + 1) + 16 * kUnit * softcap;
     const double relative = std::expm1(2 * score_error + (2 * static_cast<double>(slots.size()) + 64) * kUnit + half);
@@ -123,8 +127,8 @@ struct Attention {
         e += weight * v.e[value];
       }
       const size_t to = (t * n_head + head) * dv + i;
-      // One visible key has weight 1 exactly.
-      const bool is_copy = slots.size() == 1 && node.inputs.size() < 6;
+      // One visible key has weight 1 exactly; scales of F8 may be applied to weights first.
+      const bool is_copy = slots.size() == 1 && node.inputs.size() < 6 && type != DType::f8_e4m3;
       out.e[to] = e * (1 + relative) + (is_copy ? 0 : relative * size + stored(double{out.x[to]}));
     }
   }

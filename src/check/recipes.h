@@ -32,6 +32,5 @@ ir::ValueId expert_ids(CaseBuilder& c, int64_t n_expert, int64_t n_used);
 std::vector<DType> weight_types();
 // Rows of `n` elements are whole blocks of `type`.
 inline bool has_whole_blocks(DType type, int64_t n) { return n % dtype_row(type).block_elems == 0; }
-inline constexpr DType kCacheTypes[] = {DType::f32, DType::f16, DType::q8_0};
 
 }  // namespace tokamak::check

@@ -65,7 +65,7 @@ void add_attn_temp(std::vector<Recipe>& out) {
 
 // Reads every value back where it was written: attention that sees its own position only.
 void add_set_rows(std::vector<Recipe>& out) {
-  for (DType type : kCacheTypes)
+  for (DType type : kCacheDTypes)
     for (int64_t head_dim : {1, 16, 33, 64, 80, 128})
       for (int64_t n_head : {1, 3})
         for (Layout layout : {Layout::whole, Layout::slice}) {
@@ -128,7 +128,7 @@ std::string batch_text(const std::vector<Sequence>& batch) {
 }
 
 void add_flash_attention(std::vector<Recipe>& out) {
-  for (DType type : kCacheTypes)
+  for (DType type : kCacheDTypes)
     for (const AttentionCase& a : kAttention)
       for (const std::vector<Sequence>& batch : kBatches) {
         if (!has_whole_blocks(type, a.dk) || !has_whole_blocks(type, a.dv)) continue;

@@ -105,7 +105,7 @@ std::vector<Recipe> perf_recipes() {
                       {c.n_tokens * 8 * 128});
     });
   }
-  for (DType type : kCacheTypes)
+  for (DType type : kCacheDTypes)
     for (int64_t n : {1, 64}) {
       Recipe recipe{
           .subject = "FLASH_ATTN_EXT",

@@ -77,7 +77,7 @@ void add_rotations(std::vector<Recipe>& out) {
     for (const auto& [head_dim, n_rot] : {std::pair<int64_t, int64_t>{64, 64}, {80, 64}, {128, 32}, {33, 16}})
       for (ir::RopePairing pairing : {ir::RopePairing::norm, ir::RopePairing::neox})
         for (int64_t n : kTokens)
-          for (DType type : kCacheTypes)
+          for (DType type : kCacheDTypes)
             for (Layout layout : {Layout::whole, Layout::slice}) {
               if (r.write ? !has_whole_blocks(type, head_dim) : type != DType::f32) continue;
               out.push_back(

@@ -80,7 +80,8 @@ check::Arithmetic arithmetic_of(const CheckOptions& options) {
   const bool cuda = options.backend_name == "cuda", int8 = options.backend.activations == "int8" || cuda;
   return {.max_code = int8 ? 127.0 : 127.0 * 128,
           .half_products_above = cuda ? 3 : std::numeric_limits<int64_t>::max(),
-          .half_attention_above = cuda ? 64 : std::numeric_limits<int64_t>::max()};
+          .half_attention_above = cuda ? 64 : std::numeric_limits<int64_t>::max(),
+          .bf16_attention_error = cuda ? 0x1p-16 : 0};
 }
 
 struct Totals {

@@ -98,10 +98,9 @@ Result<int64_t> layer_count(const SettingValues& values, std::string_view flag) 
   int64_t n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
   if (error == std::errc() && end == text.data() + text.size() && n >= 0) return n;
-  const bool from_environment = values.source(flag) == SettingValues::Source::environment;
   return Error{.code = ErrorCode::bad_argument,
                .what = fmt::format("'{}' is no number of layers", text),
-               .where = from_environment ? environment_name(*find_setting(flag)) : std::string(flag),
+               .where = std::string(flag),
                .hint = "give a number from 0 on, all or auto"};
 }
 
@@ -127,7 +126,7 @@ Result<SessionOptions> session_options(const SettingValues& values, const Model&
                          .n_ctx = values.integer("--ctx-size"),
                          .n_batch = values.integer("--batch"),
                          .page_size = values.integer("--page-size"),
-                         .kv_type = find_dtype(values.text("--cache-type"))->id};
+                         .kv_type = find_cache_dtype(values.text("--cache-type"))->id};
   options.split = TRY(split_options(values));
   options.compile.fusion = !values.flag("--no-fusion");
   options.compile.batch_invariant = values.flag("--batch-invariant");
@@ -144,7 +143,9 @@ Result<SessionOptions> serving_session_options(const SettingValues& values, cons
   constexpr int64_t kContextsInKv = 4, kPrograms = 64;
   SessionOptions options = TRY(session_options(values, model));
   const int64_t n_parallel = values.integer("--parallel"), n_kv = values.integer("--kv-tokens");
-  options.n_kv = n_kv > 0 ? std::max(n_kv, options.n_ctx) : options.n_ctx * std::min(kContextsInKv, n_parallel);
+  options.n_kv = n_kv > 0 ? std::max(n_kv, options.n_ctx)
+                          : std::clamp(options.n_ctx * std::min(kContextsInKv, n_parallel), options.n_ctx,
+                                       std::max(options.n_ctx, arch::kMaxContext));
   options.n_batch = std::max(options.n_batch, n_parallel);
   options.n_sequences = n_parallel;
   options.n_checkpoints = 0;  // the prefix cache has them

@@ -61,7 +61,8 @@ int run(const Command& command, std::span<const std::string_view> words) {
       set_log_sink([](LogLevel, std::string_view line) { talk_line("tokamak: " + std::string(line)); });
     const bool has_json = (find_setting("--json")->scopes & command.scope) != 0;
     auto status = command.run(arguments);
-    if (!status) return report(status.error(), has_json && arguments.values.flag("--json"));
+    if (!status)
+      return report(arguments.values.in_given_names(status.error()), has_json && arguments.values.flag("--json"));
     if (*status != 0) return *status;
   }
   if (auto state = output_state(); !state) return fail(state.error());

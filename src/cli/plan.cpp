@@ -1,6 +1,7 @@
 // plan: the memory ledger of a server, worked out from the file's header.
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "chat/message.h"
@@ -12,32 +13,48 @@
 namespace tokamak::cli {
 
 namespace {
-// File pages are shared and can be dropped: they are no part of the sum.
-uint64_t total_bytes(const std::vector<MemoryUse>& ledger) {
-  uint64_t n = 0;
-  for (const MemoryUse& use : ledger) n += use.is_file_mapping ? 0 : use.n_bytes;
-  return n;
+// By device; the host's memory has no name. File pages are shared and can be dropped: they are no part of a sum.
+std::map<std::string, uint64_t> sums(const std::vector<MemoryUse>& ledger) {
+  std::map<std::string, uint64_t> out = {{"", 0}};
+  for (const MemoryUse& use : ledger) out[use.device] += use.is_file_mapping ? 0 : use.n_bytes;
+  return out;
 }
 
-Json to_json(const Session& session, const std::vector<MemoryUse>& ledger) {
+std::string_view name_of(std::string_view device) { return device.empty() ? "host" : device; }
+
+Json to_json(Session& session, const std::vector<MemoryUse>& ledger) {
   Json json = {{"model", session.model().name()},
                {"context", session.n_ctx()},
                {"kv_tokens", session.options().n_kv},
-               {"reserved_bytes", total_bytes(ledger)},
+               {"runs_on", session.backend().description()},
+               {"remark", session.backend().remark()},
+               {"reserved_bytes", 0},
                {"parts", Json::array()}};
   for (const MemoryUse& use : ledger)
-    json["parts"].push_back({{"what", use.what}, {"bytes", use.n_bytes}, {"file_mapping", use.is_file_mapping}});
+    json["parts"].push_back({{"what", use.what},
+                             {"bytes", use.n_bytes},
+                             {"device", name_of(use.device)},
+                             {"file_mapping", use.is_file_mapping}});
+  uint64_t total = 0;
+  for (const auto& [device, n_bytes] : sums(ledger)) {
+    json["devices"][std::string(name_of(device))] = n_bytes;
+    total += n_bytes;
+  }
+  json["reserved_bytes"] = total;
   return json;
 }
 
-void print_text(const Session& session, const std::vector<MemoryUse>& ledger, const SettingValues& values) {
+void print_text(Session& session, const std::vector<MemoryUse>& ledger, const SettingValues& values) {
   print(fmt::format("{}, context {} tokens, KV cache {} tokens, {} requests at once\n", session.model().name(),
                     session.n_ctx(), session.options().n_kv, values.integer("--parallel")));
+  print("on " + session.backend().description() + "\n");
   std::vector<std::vector<std::string>> rows = {{"reserved", "bytes", ""}};
   for (const MemoryUse& use : ledger)
     if (use.n_bytes > 0)
       rows.push_back({use.what, human_bytes(use.n_bytes), use.is_file_mapping ? "pages of the file, not counted" : ""});
-  rows.push_back({"sum", human_bytes(total_bytes(ledger)), ""});
+  const std::map<std::string, uint64_t> by_device = sums(ledger);
+  for (const auto& [device, n_bytes] : by_device)
+    rows.push_back({by_device.size() == 1 ? "sum" : fmt::format("sum, {}", name_of(device)), human_bytes(n_bytes), ""});
   print(text_table(rows, "<><"));
 }
 }  // namespace

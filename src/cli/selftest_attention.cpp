@@ -111,7 +111,7 @@ void compare(const Problem& p, const std::vector<float>& y, ErrorMeter& meter) {
 }
 
 void check(const OpSet& ops, bool split, ErrorMeter& meter, std::vector<float>& out) {
-  for (const DType type : {DType::f32, DType::f16, DType::q8_0}) {
+  for (const DType type : kCacheDTypes) {
     const Problem problem = make_problem(type);
     const std::vector<float> y = attend(ops, problem, split);
     compare(problem, y, meter);

@@ -308,11 +308,28 @@ void check_rope(const OpSet& ops, ErrorMeter& meter, Out& out) {
   }
 }
 
+// How far |x| <= 2 may be from what a cache holds: half a unit of 11, 8 or 4 bits, or half a step of at most 2 / 127;
+// of types with scales also the scale's own rounding.
+double storing_error(DType type, double x) {
+  switch (type) {
+    case DType::f16:
+      return 0x1p-11 * x + 0x1p-25;
+    case DType::bf16:
+      return 0x1p-8 * x;
+    case DType::q8_0:
+      return 2.0 / 127 * 0.51 + 0x1p-10;
+    case DType::f8_e4m3:
+      return (0x1p-4 * x + 2.0 / 448 * 0x1p-10) * 1.01;
+    default:
+      return 0;
+  }
+}
+
 void check_kv_write(const OpSet& ops, ErrorMeter& meter, Out& out) {
   constexpr int64_t kTokens = 5, kHeads = 2, kHeadDim = 64;
   const std::vector<int32_t> slots = {3, 16, 0, 31, 7};
   const Out x = random_numbers(kTokens * kHeads * kHeadDim, 15);
-  for (const DType type : {DType::f32, DType::f16, DType::q8_0}) {
+  for (const DType type : kCacheDTypes) {
     const std::vector<KvLayerDims> dims = {{kHeads, kHeadDim, kHeadDim}};
     auto storage = KvStorage::create(dims, 2, 16, type);
     CHECK(storage.has_value());
@@ -324,11 +341,7 @@ void check_kv_write(const OpSet& ops, ErrorMeter& meter, Out& out) {
         read_kv_slot(*plane, slots[static_cast<size_t>(item / kHeads)], item % kHeads, stored.data());
         for (int64_t i = 0; i < kHeadDim; ++i) {
           const double exact = double{x[static_cast<size_t>(item * kHeadDim + i)]};
-          // f16: half a unit of 11 bits; q8_0: half a step of at most 2 / 127, and the scale's own rounding.
-          const double bound = type == DType::f32   ? 0
-                               : type == DType::f16 ? 0x1p-11 * std::abs(exact) + 0x1p-25
-                                                    : 2.0 / 127 * 0.51 + 0x1p-10;
-          meter.add(stored[static_cast<size_t>(i)], exact, bound);
+          meter.add(stored[static_cast<size_t>(i)], exact, storing_error(type, std::abs(exact)));
         }
         out.insert(out.end(), stored.begin(), stored.end());
       }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/e4m3.h"
 #include "quant/blocks.h"
 #include "quant/fp4.h"
 

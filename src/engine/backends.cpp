@@ -23,7 +23,10 @@ Result<std::unique_ptr<Backend>> make_reference(const BackendOptions&) { return 
 Result<std::unique_ptr<Backend>> make_cuda([[maybe_unused]] const BackendOptions& options) {
 #ifdef TOKAMAK_CUDA
   if (!options.split) return make_cuda_backend();
-  std::vector<std::unique_ptr<Backend>> gpus = TRY(make_cuda_backends());
+  const uint64_t max_bytes = options.split->max_bytes;
+  std::vector<std::unique_ptr<Backend>> gpus =
+      options.only_plan ? TRY(make_planning_cuda_backends(max_bytes > 0 ? max_bytes + split::kReserveBytes : 0))
+                        : TRY(make_cuda_backends());
   std::vector<split::Child> children;
   for (size_t i = 0; i < gpus.size(); ++i)
     children.push_back({gpus.size() == 1 ? "GPU" : fmt::format("GPU {}", i), std::move(gpus[i])});

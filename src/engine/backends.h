@@ -16,7 +16,7 @@ struct BackendOptions {
   std::string isa = "auto";
   int64_t n_threads = 0;              // 0: one per usable core
   std::string activations = "int16";  // cpu: int8 or int16
-  bool only_plan = false;             // memory is worked out, not taken, and nothing can be run (cpu)
+  bool only_plan = false;             // memory is worked out, not taken, and nothing can be run (cpu, cuda)
   // cuda: what does not fit stays on the CPU, and load() comes before make_kv(). None: everything on the GPU.
   std::optional<split::SplitOptions> split;
 };

@@ -18,19 +18,19 @@ Error out_of_range(std::string_view what, int64_t value, int64_t low, int64_t hi
                .where = std::string(what)};
 }
 
-// For a context whose keys and values find no room.
-Result<std::unique_ptr<KvCache>> make_kv(Backend& backend, const KvConfig& config, int64_t n_ctx) try {
-  auto kv = backend.make_kv(config);
-  if (!kv && kv.error().code == ErrorCode::out_of_memory) {
-    kv.error().where = fmt::format("KV cache for {} tokens of context", n_ctx);
-    kv.error().hint = "lower --ctx-size, or use --cache-type q8_0";
+// For a cache that finds no room: what it is for, and what makes it smaller.
+Result<std::unique_ptr<KvCache>> make_kv(Backend& backend, const KvConfig& config, const SessionOptions& options) {
+  Result<std::unique_ptr<KvCache>> kv = Error{.code = ErrorCode::out_of_memory, .what = "cannot be reserved"};
+  try {
+    kv = backend.make_kv(config);
+  } catch (const std::exception&) {  // bad_alloc, length_error
   }
+  if (kv || kv.error().code != ErrorCode::out_of_memory) return kv;
+  kv.error().where = fmt::format("KV cache for {} tokens", options.n_kv);
+  kv.error().hint = options.n_kv > options.n_ctx ? "lower --kv-tokens, --parallel or --ctx-size" : "lower --ctx-size";
+  if (options.kv_type != DType::q8_0 && options.kv_type != DType::f8_e4m3)
+    kv.error().hint += ", or use --cache-type q8_0 or f8_e4m3";
   return kv;
-} catch (const std::exception&) {  // bad_alloc, length_error
-  return Error{.code = ErrorCode::out_of_memory,
-               .what = "cannot be reserved",
-               .where = fmt::format("KV cache for {} tokens of context", n_ctx),
-               .hint = "lower --ctx-size"};
 }
 
 Result<SessionOptions> complete(const Model& model, SessionOptions options) {
@@ -49,12 +49,11 @@ Result<SessionOptions> complete(const Model& model, SessionOptions options) {
     return Error{.code = ErrorCode::bad_argument,
                  .what = fmt::format("{} is not a multiple of 16 in 16..4096", options.page_size),
                  .where = "page size (--page-size)"};
-  constexpr DType kCacheTypes[] = {DType::f16, DType::f32, DType::bf16, DType::q8_0};
-  if (std::ranges::find(kCacheTypes, options.kv_type) == std::end(kCacheTypes))
+  if (std::ranges::find(kCacheDTypes, options.kv_type) == std::end(kCacheDTypes))
     return Error{.code = ErrorCode::bad_argument,
                  .what = fmt::format("{} is not a KV cache type", dtype_name(options.kv_type)),
                  .where = "cache type",
-                 .hint = "use f16, f32 or q8_0; bf16 on a GPU"};
+                 .hint = "use f16, f32, bf16, q8_0 or f8_e4m3"};
   if (options.n_sequences < 1 || options.n_sequences > 4096)
     return out_of_range("n_sequences", options.n_sequences, 1, 4096);
   if (options.n_snapshots < 1 || options.n_snapshots > 64)
@@ -68,7 +67,7 @@ Result<SessionOptions> complete(const Model& model, SessionOptions options) {
                  .what = fmt::format("heads of {} and {} dimensions are not whole blocks of {}", hp.head_dim_k,
                                      hp.head_dim_v, block_elems),
                  .where = "cache type " + std::string(dtype_name(options.kv_type)),
-                 .hint = "use f16 or f32"};
+                 .hint = "use f16, bf16 or f8_e4m3"};
   return options;
 }
 
@@ -152,7 +151,7 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> mo
       arch::build_graph(model->file(), model->hparams(), make_shape_class(config, options, options.n_batch, 1, 1)));
   const auto lookup = [&model](std::string_view name) { return find_weight(model->file(), name); };
   std::unique_ptr<Weights> weights = TRY(backend->load(graph, lookup, progress));
-  std::unique_ptr<KvCache> kv = TRY(make_kv(*backend, config, options.n_kv));
+  std::unique_ptr<KvCache> kv = TRY(make_kv(*backend, config, options));
   return std::unique_ptr<Session>(
       new Session(std::move(model), std::move(options), std::move(backend), std::move(weights), std::move(kv)));
 }

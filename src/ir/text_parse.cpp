@@ -194,7 +194,9 @@ class Parser {
 
   Result<void> parse_type(DType& dtype, Shape& shape) {
     const Place place = lexer_.peek().place;
-    const DTypeRow* row = lexer_.peek().kind == Kind::word ? find_dtype(lexer_.peek().text) : nullptr;
+    const DTypeRow* row = nullptr;
+    if (lexer_.peek().kind == Kind::word) row = find_dtype(lexer_.peek().text);
+    if (lexer_.peek().kind == Kind::word && !row) row = find_cache_dtype(lexer_.peek().text);
     if (!row) return unexpected("a tensor type");
     dtype = row->id;
     TRY(lexer_.advance());

@@ -48,7 +48,7 @@ class Verifier {
 
   Result<void> check_value(ValueId id) const {
     const Value& value = graph_.values[id];
-    if (find_dtype(static_cast<uint32_t>(value.dtype)) == nullptr) return wrong_value(id, "has no known type");
+    if (find_row(value.dtype) == nullptr) return wrong_value(id, "has no known type");
     if (auto ok = check_type(value.dtype, value.shape); !ok) return wrong_value(id, ok.error().message());
     if (value.producer == kNone) return check_leaf(id);
     if (value.producer >= graph_.nodes.size() || graph_.nodes[value.producer].output != id)
@@ -58,6 +58,8 @@ class Verifier {
 
   Result<void> check_leaf(ValueId id) const {
     const Value& value = graph_.values[id];
+    if (value.dtype == DType::f8_e4m3 && value.kind != ValueKind::state)
+      return wrong_value(id, "has a type that only caches have");
     if (value.kind == ValueKind::intermediate) return wrong_value(id, "no node makes this intermediate");
     if (value.name.empty()) return wrong_value(id, "a weight, state or input needs a name");
     if (value.is_view() || value.offset_elems != 0 || value.row_stride_elems != value.shape.row_elems())

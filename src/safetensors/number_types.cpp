@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/e4m3.h"
 #include "base/half.h"
 
 namespace tokamak {
@@ -26,14 +27,6 @@ std::string number_type_names() {
   std::string names;
   for (const NumberTypeRow& row : kNumberTypes) names += (names.empty() ? "" : ", ") + std::string(row.name);
   return names;
-}
-
-float f8_e4m3_to_f32(uint8_t code) {
-  const int exponent = (code >> 3) & 15, mantissa = code & 7;
-  if ((code & 0x7F) == 0x7F) return kNan;
-  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                                        : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
-  return (code & 0x80) != 0 ? -magnitude : magnitude;
 }
 
 float f8_e5m2_to_f32(uint8_t code) { return f16_to_f32(static_cast<uint16_t>(code << 8)); }

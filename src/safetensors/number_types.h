@@ -77,9 +77,7 @@ constexpr const NumberTypeRow* find_number_type(std::string_view name) {
 // "BF16, F16, ..." for messages.
 std::string number_type_names();
 
-// One FP8 code. E4M3 (the "fn" form): bias 7, 0x7F and 0xFF are NaN, no infinities. E5M2: the upper byte of binary16.
-// E8M0: 2^(code - 127), 255 is NaN.
-float f8_e4m3_to_f32(uint8_t code);
+// One FP8 code (E4M3, the "fn" form: base/e4m3.h). E5M2: the upper byte of binary16. E8M0: 2^(code - 127), 255 is NaN.
 float f8_e5m2_to_f32(uint8_t code);
 float f8_e8m0_to_f32(uint8_t code);
 

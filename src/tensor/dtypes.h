@@ -48,6 +48,7 @@ enum class DType : uint8_t {
   nvfp4 = 40,
   q1_0 = 41,
   q2_0 = 42,
+  f8_e4m3 = 0xF8,  // of caches only: no file has it
 };
 
 enum class Imatrix : uint8_t { none, optional, required };
@@ -115,24 +116,40 @@ inline constexpr auto kDTypes = std::to_array<DTypeRow>({
     {DType::q2_0, "Q2_0", 64, 18, DType::q8_0, Imatrix::none, "x = d * (q - 1), d f16, q u2"},
 });
 
-// Row of a type id, or null when the id is unknown or removed.
+inline constexpr DTypeRow kF8Row{
+    DType::f8_e4m3, "F8_E4M3", 1, 1, DType::f8_e4m3, Imatrix::none, "x = d * e4m3, one f32 d per row"};
+
+// Row of a type id of files, or null when the id is unknown or removed.
 constexpr const DTypeRow* find_dtype(uint32_t id) {
   for (const DTypeRow& row : kDTypes)
     if (static_cast<uint32_t>(row.id) == id) return &row;
   return nullptr;
 }
-constexpr const DTypeRow& dtype_row(DType type) { return *find_dtype(static_cast<uint32_t>(type)); }
+// Of a type of files or caches; null: its value is none of the enum's.
+constexpr const DTypeRow* find_row(DType type) {
+  return type == DType::f8_e4m3 ? &kF8Row : find_dtype(static_cast<uint32_t>(type));
+}
+constexpr const DTypeRow& dtype_row(DType type) { return *find_row(type); }
 constexpr double bits_per_weight(const DTypeRow& row) { return 8.0 * row.block_bytes / row.block_elems; }
 static_assert(bits_per_weight(dtype_row(DType::q8_0)) == 8.5 && bits_per_weight(dtype_row(DType::q2_0)) == 2.25);
 
 constexpr std::string_view dtype_name(DType type) { return dtype_row(type).name; }
-// Case-insensitive: "q4_K", "Q4_K". Null when there is no such type.
+// Case-insensitive: "q4_K", "Q4_K". Null when files have no such type.
 const DTypeRow* find_dtype(std::string_view name);
+
+// What keys and values can be kept as.
+inline constexpr DType kCacheDTypes[] = {DType::f16, DType::f32, DType::bf16, DType::q8_0, DType::f8_e4m3};
+// The same by its name, in any case; null: no cache has it.
+const DTypeRow* find_cache_dtype(std::string_view name);
 
 // Bytes of `n_elems` consecutive elements; n_elems must be a multiple of the block (checked by the caller).
 constexpr uint64_t dtype_bytes(DType type, uint64_t n_elems) {
   const DTypeRow& row = dtype_row(type);
   return n_elems / row.block_elems * row.block_bytes;
+}
+// Bytes of `n_rows` rows of a cache, each of `row_elems` elements, with their scales.
+constexpr uint64_t cache_bytes(DType type, uint64_t n_rows, uint64_t row_elems) {
+  return dtype_bytes(type, n_rows * row_elems) + (type == DType::f8_e4m3 ? n_rows * sizeof(float) : 0);
 }
 constexpr bool is_quantized(DType type) { return dtype_row(type).block_elems > 1; }
 

@@ -83,6 +83,18 @@ TEST(SettingValues, FlagBeatsEnvironmentBeatsDefault) {
   EXPECT_THAT(SettingValues().read_environment(kScopeBench, bad).error().message(), HasSubstr("TOKAMAK_THREADS: 'x'"));
 }
 
+TEST(SettingValues, ErrorsNameWhatWasGiven) {
+  SettingValues values;
+  ASSERT_TRUE(values.set(*find_setting("--page-size"), "17", Source::environment, "TOKAMAK_PAGE_SIZE").has_value());
+  ASSERT_TRUE(values.set(*find_setting("--batch"), "3", Source::flag, "--batch").has_value());
+  const auto where = [&](std::string text) { return values.in_given_names({.where = std::move(text)}).where; };
+  EXPECT_EQ(where("page size (--page-size)"), "page size (TOKAMAK_PAGE_SIZE)");
+  EXPECT_EQ(where("--page-size"), "TOKAMAK_PAGE_SIZE");
+  EXPECT_EQ(where("--page-sizes"), "--page-sizes") << "another word";
+  EXPECT_EQ(where("--batch"), "--batch");
+  EXPECT_EQ(where("--threads"), "--threads") << "nobody has set it";
+}
+
 TEST(SettingValues, ReadsArguments) {
   SettingValues values;
   const Words words = {"model.gguf", "-p",   "--odd prompt", "-n",           "-1", "--json",

@@ -162,6 +162,18 @@ TEST(Commands, EnvironmentSetsFlags) {
   EXPECT_THAT(result.talk, HasSubstr("TOKAMAK_TEMP"));
 }
 
+TEST(Commands, ErrorsOfTheEnvironmentNameItsVariables) {
+  for (const auto& [name, value] : {std::pair<const char*, const char*>{"TOKAMAK_PAGE_SIZE", "17"},
+                                    {"TOKAMAK_CTX_SIZE", "1999999999"},
+                                    {"TOKAMAK_N_GPU_LAYERS", "some"}}) {
+    const RunOptions options{.input = {}, .environment = {{name, value}}};
+    const RunResult result = run_tokamak({"plan", chat_model().string()}, options);
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.talk, HasSubstr(name));
+    EXPECT_THAT(result.talk, testing::Not(HasSubstr("--page-size")));
+  }
+}
+
 TEST(Commands, InspectShowsEverything) {
   const RunResult text = run_tokamak({"inspect", chat_model().string()});
   EXPECT_EQ(text.status, 0) << text.talk;

@@ -37,6 +37,18 @@ TEST(Plan, SaysWhatServingWillReserve) {
 TEST(Plan, RefusesWhatServingWouldRefuse) {
   expect_refusal({"plan", chat_model().string(), "--parallel", "0"}, 2, "--parallel");
   expect_refusal({"plan", "no such file.gguf"}, 3, "no such file");
+  // Not the setting that follows from it.
+  expect_refusal({"plan", chat_model().string(), "--ctx-size", "1999999999"}, 2, "--ctx-size");
+  const RunResult largest = run_tokamak({"plan", chat_model().string(), "--ctx-size", "1073741824", "-t", "1"});
+  EXPECT_EQ(largest.status, 0) << largest.talk;
+}
+
+TEST(Plan, CountsEveryDevice) {
+  const RunResult result = run_tokamak({"plan", chat_model().string(), "-t", "1", "--json"});
+  ASSERT_EQ(result.status, 0) << result.talk;
+  const json parsed = json::parse(result.output);
+  EXPECT_EQ(parsed["devices"]["host"], parsed["reserved_bytes"]);
+  EXPECT_THAT(parsed["runs_on"].get<std::string>(), HasSubstr("1 thread"));
 }
 
 }  // namespace

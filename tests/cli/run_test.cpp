@@ -41,6 +41,16 @@ TEST(Run, AnswersDoNotDependOnHowTheyAreComputed) {
   }
 }
 
+TEST(Run, EveryCacheTypeOfEveryBackendAnswers) {
+  for (const char* backend : {"cpu", "reference"})
+    for (const char* type : {"f16", "f32", "bf16", "q8_0", "f8_e4m3"}) {
+      const RunResult result = run_tokamak(greedy({"-p", "hello", "--backend", backend, "--cache-type", type}));
+      EXPECT_EQ(result.status, 0) << result.talk;
+      EXPECT_THAT(result.output, testing::MatchesRegex("[a-z]{12}\n")) << backend << " " << type;
+    }
+  expect_refusal({"run", chat_model().string(), "-p", "hello", "--cache-type", "fp8"}, 2, "f8_e4m3");
+}
+
 TEST(Run, JsonTellsEverything) {
   const RunResult result =
       run_tokamak({"run", chat_model().string(), "-p", "hello", "-n", "9", "--seed", "5", "--json"});

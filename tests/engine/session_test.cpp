@@ -117,6 +117,13 @@ TEST_P(SessionTest, CacheTypesStayClose) {
   // FusedUnfusedAndReferenceAgree.
   EXPECT_LE(nmse(half, exact), 1e-3);
   EXPECT_LE(nmse(int8, exact), 1e-2);
+  // 8 and 4 bits of each number: 2^-9 and 2^-5 of it at most, squared.
+  const auto bf16 = all_logits(*open_session(path_, {.kv_type = DType::bf16}), tokens_, 25);
+  const auto fp8 = all_logits(*open_session(path_, {.kv_type = DType::f8_e4m3}), tokens_, 25);
+  EXPECT_LE(nmse(bf16, exact), 1e-3);
+  EXPECT_LE(nmse(fp8, exact), 1e-2);
+  EXPECT_NE(bf16, half);
+  EXPECT_NE(fp8, int8);
   EXPECT_NE(half, exact);
   EXPECT_NE(int8, half);
 }
@@ -200,8 +207,7 @@ TEST(SessionErrorsTest, OptionsOutOfRangeAreNamed) {
   EXPECT_NE(refuse({.isa = "mmx"}).find("mmx"), std::string::npos);
   EXPECT_NE(refuse({.n_threads = -1}).find("--threads"), std::string::npos);
   EXPECT_NE(refuse({.page_size = 7}).find("page size"), std::string::npos);
-  EXPECT_NE(refuse({.kv_type = DType::q4_0}).find("f16, f32 or q8_0"), std::string::npos);
-  EXPECT_NE(refuse({.kv_type = DType::bf16}).find("cannot hold BF16"), std::string::npos);  // the CPU's answer
+  EXPECT_NE(refuse({.kv_type = DType::q4_0}).find("f16, f32, bf16, q8_0 or f8_e4m3"), std::string::npos);
 }
 
 TEST(SessionErrorsTest, HeadsOfBrokenBlocksNeedAnotherCacheType) {
@@ -211,7 +217,8 @@ TEST(SessionErrorsTest, HeadsOfBrokenBlocksNeedAnotherCacheType) {
   const auto session = Session::create(*model, {.kv_type = DType::q8_0});
   ASSERT_FALSE(session);
   EXPECT_EQ(session.error().code, ErrorCode::bad_argument);
-  EXPECT_NE(session.error().message().find("use f16 or f32"), std::string::npos);
+  EXPECT_NE(session.error().message().find("use f16, bf16 or f8_e4m3"), std::string::npos);
+  EXPECT_TRUE(Session::create(*model, {.kv_type = DType::f8_e4m3}));
 }
 
 TEST(SessionErrorsTest, LoadingCanBeCancelled) {

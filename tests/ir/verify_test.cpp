@@ -43,6 +43,7 @@ std::vector<Damage> damages() {
   return {
       {[](Graph& g) { g.values[4].name = g.nodes[2].name = g.values[2].name; }, "%4 x: two values have this name"},
       {[](Graph& g) { g.values[0].dtype = static_cast<DType>(200); }, "has no known type"},
+      {[](Graph& g) { g.values[0].dtype = DType::f8_e4m3; }, "has a type that only caches have"},
       {[](Graph& g) {
          g.values[0].shape = {4, -8};
        },

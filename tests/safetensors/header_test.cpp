@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "base/e4m3.h"
 #include "safetensors/raw_safetensors_helpers.h"
 
 namespace tokamak::test {

@@ -50,7 +50,18 @@ TEST(DTypes, EveryIdBelow43IsLiveOrRemoved) {
   }
   EXPECT_THAT(removed, testing::ElementsAreArray(kRemovedByHand));
   for (uint32_t id = 0; id < 43; ++id) EXPECT_NE(find_dtype(id) != nullptr, removed.contains(id)) << id;
-  for (uint32_t id : {43u, 134u, 256u, 0xFFFFFFFFu}) EXPECT_EQ(find_dtype(id), nullptr) << id;
+  for (uint32_t id : {43u, 134u, 0xF8u, 256u, 0xFFFFFFFFu}) EXPECT_EQ(find_dtype(id), nullptr) << id;
+}
+
+TEST(DTypes, CachesHaveATypeThatNoFileHas) {
+  for (DType type : kCacheDTypes) EXPECT_EQ(find_cache_dtype(dtype_name(type)), &dtype_row(type));
+  EXPECT_EQ(find_cache_dtype("f8_e4m3"), &kF8Row);
+  EXPECT_EQ(find_row(DType::f8_e4m3), &kF8Row);
+  EXPECT_EQ(find_dtype("f8_e4m3"), nullptr);
+  EXPECT_EQ(find_cache_dtype("Q4_0"), nullptr);
+  EXPECT_EQ(cache_bytes(DType::f8_e4m3, 3, 64), 3u * (64 + 4));
+  EXPECT_EQ(cache_bytes(DType::q8_0, 3, 64), 3u * 2 * 34);
+  EXPECT_EQ(cache_bytes(DType::bf16, 3, 64), 3u * 64 * 2);
 }
 
 TEST(DTypes, NamesAreFoundInAnyCase) {

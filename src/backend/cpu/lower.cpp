@@ -211,8 +211,10 @@ const OpLowering* op_lowering(ir::Op op) {
 }  // namespace
 
 Result<void> check_lowerings(const ir::Graph& graph) {
-  const auto has_lowering = [](ir::Op op) { return ir::op_row(op).is_view || op_lowering(op) != nullptr; };
-  return lowering::check_ops(graph, has_lowering, "cpu", "use --backend reference");
+  const auto missing = [](const ir::Graph& g, const ir::Node& node) {
+    return lowering::missing_kernel(op_lowering(node.op) != nullptr, nullptr, g, node);
+  };
+  return lowering::check_nodes(graph, missing, "cpu", "use --backend reference");
 }
 
 bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, Nodes nodes) {

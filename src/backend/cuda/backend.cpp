@@ -22,7 +22,9 @@ class CudaBackend : public Backend {
   Result<uint64_t> load_bytes(const ir::Graph& graph, const WeightLookup& lookup) const override {
     return CudaWeights::bytes_of(graph, lookup);
   }
-  bool has_kernel(const ir::Graph& graph, ir::NodeId node) const override { return has_lowering(graph.node(node).op); }
+  bool has_kernel(const ir::Graph& graph, ir::NodeId node) const override {
+    return missing_kernel(graph, graph.node(node)).empty();
+  }
   std::optional<Error> lost() const override { return device().lost(); }
 
   Result<std::unique_ptr<Weights>> load(const ir::Graph& graph, const WeightLookup& lookup,
@@ -71,12 +73,27 @@ class CudaBackend : public Backend {
 }  // namespace
 }  // namespace cuda
 
-Result<std::vector<std::unique_ptr<Backend>>> make_cuda_backends() {
-  std::vector<std::unique_ptr<cuda::Device>> devices = TRY(cuda::open_devices());
+namespace {
+std::vector<std::unique_ptr<Backend>> backends_of(std::vector<std::unique_ptr<cuda::Device>> devices) {
   std::vector<std::unique_ptr<Backend>> backends;
   for (std::unique_ptr<cuda::Device>& device : devices)
     backends.push_back(std::make_unique<cuda::CudaBackend>(std::move(device)));
   return backends;
+}
+}  // namespace
+
+Result<std::vector<std::unique_ptr<Backend>>> make_cuda_backends() { return backends_of(TRY(cuda::open_devices())); }
+
+Result<std::vector<std::unique_ptr<Backend>>> make_planning_cuda_backends(uint64_t imagined_bytes) {
+  auto devices = cuda::open_devices(true);
+  if (!devices && imagined_bytes == 0) {
+    devices.error().hint = "--gpu-memory N plans for a GPU of N MiB that is not here";
+    return devices.error();
+  }
+  if (devices) return backends_of(*std::move(devices));
+  std::vector<std::unique_ptr<cuda::Device>> imagined;
+  imagined.push_back(cuda::Device::imagine(imagined_bytes));
+  return backends_of(std::move(imagined));
 }
 
 Result<std::unique_ptr<Backend>> make_cuda_backend() {

@@ -13,5 +13,8 @@ namespace tokamak {
 Result<std::vector<std::unique_ptr<Backend>>> make_cuda_backends();
 // The first of them.
 Result<std::unique_ptr<Backend>> make_cuda_backend();
+// To plan with: memory is counted, not taken, and nothing can be run. One for each GPU here; where there is none, one
+// with imagined_bytes of memory. Errors: those of make_cuda_backends, when imagined_bytes is 0.
+Result<std::vector<std::unique_ptr<Backend>>> make_planning_cuda_backends(uint64_t imagined_bytes);
 
 }  // namespace tokamak

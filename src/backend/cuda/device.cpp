@@ -5,11 +5,14 @@
 #include <utility>
 
 #include "backend/cuda/ops/rows.h"
+#include "base/round_up.h"
 
 namespace tokamak::cuda {
 
 namespace {
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+constexpr uint64_t kAlignment = 256;
+constexpr uint64_t kFirstPlannedAddress = uint64_t{1} << 46;  // never read or written
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
@@ -74,10 +77,7 @@ void DeviceBuffer::swap(DeviceBuffer& other) noexcept {
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  if (!data_) return;
-  cudaSetDevice(device_->index_);
-  device_->note(cudaFree(data_));
-  device_->ledger_[what_] -= n_bytes_;
+  if (data_) device_->give_back(data_, n_bytes_, what_);
 }
 
 void PinnedBuffer::swap(PinnedBuffer& other) noexcept {
@@ -89,9 +89,10 @@ PinnedBuffer::~PinnedBuffer() {
   if (data_) cudaFreeHost(data_);
 }
 
-Result<PinnedBuffer> PinnedBuffer::allocate(uint64_t n_bytes) {
+Result<PinnedBuffer> PinnedBuffer::allocate(uint64_t n_bytes, bool only_plan) {
   PinnedBuffer out;
-  if (n_bytes == 0) return out;
+  if (only_plan) out.n_bytes_ = n_bytes;
+  if (n_bytes == 0 || only_plan) return out;
   void* data = nullptr;
   if (cudaMallocHost(&data, n_bytes) != cudaSuccess) {
     cudaGetLastError();
@@ -106,7 +107,7 @@ Result<PinnedBuffer> PinnedBuffer::allocate(uint64_t n_bytes) {
   return out;
 }
 
-Result<std::unique_ptr<Device>> Device::open(int index) {
+Result<std::unique_ptr<Device>> Device::open(int index, bool only_plan) {
   std::unique_ptr<Device> device(new Device);
   device->index_ = index;
   TRY(device->use());
@@ -117,7 +118,17 @@ Result<std::unique_ptr<Device>> Device::open(int index) {
                                  device->properties_.major, device->properties_.minor),
                      "build with -DTOKAMAK_CUDA_ARCHITECTURES for it, or use --backend cpu");
   }
-  TRY(check_cuda(cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking), "making a stream"));
+  if (only_plan)
+    device->plan_ = {device->free_bytes(), device->properties_.totalGlobalMem, kFirstPlannedAddress};
+  else
+    TRY(check_cuda(cudaStreamCreateWithFlags(&device->stream_, cudaStreamNonBlocking), "making a stream"));
+  return device;
+}
+
+std::unique_ptr<Device> Device::imagine(uint64_t n_bytes) {
+  std::unique_ptr<Device> device(new Device);
+  device->index_ = kImagined;
+  device->plan_ = {n_bytes, n_bytes, kFirstPlannedAddress};
   return device;
 }
 
@@ -128,38 +139,68 @@ Device::~Device() {
 }
 
 std::string Device::description() const {
+  if (index_ == kImagined) return "a GPU that is not here";
   return fmt::format("{}, {} multiprocessors, {:.1f} GiB", properties_.name, properties_.multiProcessorCount,
                      static_cast<double>(properties_.totalGlobalMem) / kGiB);
 }
 
 Result<void> Device::use() const {
   if (auto error = lost()) return *std::move(error);
+  if (index_ == kImagined) return {};
   return check_cuda(cudaSetDevice(index_), "choosing the GPU");
 }
 
 Result<DeviceBuffer> Device::allocate(std::string what, uint64_t n_bytes) {
   DeviceBuffer out;
   if (n_bytes == 0) return out;
-  TRY(use());
   void* data = nullptr;
-  if (const cudaError_t status = cudaMalloc(&data, n_bytes); status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    size_t n_free = 0, n_total = 0;
-    cudaMemGetInfo(&n_free, &n_total);
-    return shortage_error(what, n_bytes, n_free, n_total, ledger_);
+  if (plan_) {
+    if (n_bytes > plan_->n_free) return shortage_error(what, n_bytes, plan_->n_free, plan_->n_total, ledger_);
+    plan_->n_free -= n_bytes;
+    data = reinterpret_cast<void*>(plan_->next_address);
+    plan_->next_address += round_up(n_bytes, kAlignment);
   } else {
-    TRY(check_cuda(status, "taking memory for " + what));
+    data = TRY(take(what, n_bytes));
   }
   out.device_ = this;
   out.data_ = static_cast<std::byte*>(data);
   out.n_bytes_ = n_bytes;
   out.what_ = std::move(what);
   ledger_[out.what_] += n_bytes;
-  TRY(check_cuda(cudaMemsetAsync(data, 0, n_bytes, stream_), "clearing memory"));
+  if (!plan_) TRY(check_cuda(cudaMemsetAsync(data, 0, n_bytes, stream_), "clearing memory"));
   return out;
 }
 
+Result<void*> Device::take(const std::string& what, uint64_t n_bytes) {
+  TRY(use());
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, n_bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    size_t n_free = 0, n_total = 0;
+    cudaMemGetInfo(&n_free, &n_total);
+    return shortage_error(what, n_bytes, n_free, n_total, ledger_);
+  }
+  TRY(check_cuda(status, "taking memory for " + what));
+  return data;
+}
+
+void Device::give_back(std::byte* data, uint64_t n_bytes, std::string_view what) {
+  ledger_.find(what)->second -= n_bytes;
+  if (plan_) {
+    plan_->n_free += n_bytes;
+    return;
+  }
+  cudaSetDevice(index_);
+  note(cudaFree(data));
+}
+
+Result<PinnedBuffer> Device::allocate_pinned(uint64_t n_bytes) const {
+  return PinnedBuffer::allocate(n_bytes, only_plans());
+}
+
 uint64_t Device::free_bytes() const {
+  if (plan_) return plan_->n_free;
   enter();
   size_t n_free = 0, n_total = 0;
   if (cudaMemGetInfo(&n_free, &n_total) == cudaSuccess) return n_free;
@@ -168,6 +209,7 @@ uint64_t Device::free_bytes() const {
 }
 
 Result<void> Device::finish(std::string_view doing) {
+  if (plan_) return {};
   note(cudaStreamSynchronize(stream_), doing);
   if (auto error = lost()) return *std::move(error);
   return {};
@@ -191,14 +233,14 @@ std::optional<Error> Device::lost() const {
                .hint = "a process cannot use a GPU again after this: restart it, or use --backend cpu"};
 }
 
-Result<std::vector<std::unique_ptr<Device>>> open_devices() {
+Result<std::vector<std::unique_ptr<Device>>> open_devices(bool only_plan) {
   int n = 0;
   if (const cudaError_t status = cudaGetDeviceCount(&n); status != cudaSuccess || n == 0)
     return probe_error(status == cudaSuccess ? cudaErrorNoDevice : status);
   std::vector<std::unique_ptr<Device>> devices;
   Error last;
   for (int i = 0; i < n; ++i) {
-    auto device = Device::open(i);
+    auto device = Device::open(i, only_plan);
     if (device)
       devices.push_back(std::move(*device));
     else

@@ -62,8 +62,8 @@ class PinnedBuffer {
     return *this;
   }
   ~PinnedBuffer();
-  // Errors: out_of_memory.
-  static Result<PinnedBuffer> allocate(uint64_t n_bytes);
+  // only_plan: without memory behind it. Errors: out_of_memory.
+  static Result<PinnedBuffer> allocate(uint64_t n_bytes, bool only_plan = false);
 
   std::byte* data() const { return data_; }
   uint64_t size() const { return n_bytes_; }
@@ -77,8 +77,11 @@ class PinnedBuffer {
 
 class Device {
  public:
+  // only_plan: memory is counted against what is free now, not taken, and nothing can be run.
   // Errors: device_failed (not usable by this build, or no stream).
-  static Result<std::unique_ptr<Device>> open(int index);
+  static Result<std::unique_ptr<Device>> open(int index, bool only_plan = false);
+  // To plan for a GPU that is not here, with so much memory.
+  static std::unique_ptr<Device> imagine(uint64_t n_bytes);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -87,12 +90,17 @@ class Device {
   cudaStream_t stream() const { return stream_; }
   const cudaDeviceProp& properties() const { return properties_; }
   std::string description() const;  // "NVIDIA H200, 132 multiprocessors, 139.8 GiB"
+  bool only_plans() const { return plan_.has_value(); }
 
   // Makes this the calling thread's current device; needed before every call of the CUDA runtime. Errors: lost().
   Result<void> use() const;
-  void enter() const { note(cudaSetDevice(index_)); }  // the same where no error can be returned
+  void enter() const {  // the same where no error can be returned
+    if (index_ != kImagined) note(cudaSetDevice(index_));
+  }
   // Zeroed memory, 256-byte aligned; n_bytes may be 0. Errors: out_of_memory, saying what is in use and by what.
   Result<DeviceBuffer> allocate(std::string what, uint64_t n_bytes);
+  // Memory of the host beside it. Errors: out_of_memory.
+  Result<PinnedBuffer> allocate_pinned(uint64_t n_bytes) const;
   // What allocate() can still take; 0 when the driver does not say.
   uint64_t free_bytes() const;
   // Waits for the stream. Errors: device_failed; then the device is lost.
@@ -105,10 +113,18 @@ class Device {
  private:
   friend class DeviceBuffer;
   Device() = default;
+  Result<void*> take(const std::string& what, uint64_t n_bytes);
+  void give_back(std::byte* data, uint64_t n_bytes, std::string_view what);
+
+  static constexpr int kImagined = -1;
 
   int index_ = 0;
   cudaStream_t stream_ = nullptr;
   cudaDeviceProp properties_ = {};
+  struct Plan {
+    uint64_t n_free, n_total, next_address;
+  };
+  std::optional<Plan> plan_;
   Ledger ledger_;
   mutable cudaError_t noted_ = cudaSuccess;  // the first failure
   mutable std::string noted_doing_;
@@ -116,6 +132,6 @@ class Device {
 
 // Every GPU that this build can use, in the driver's order; at least one. Errors: device_failed, saying whether there
 // is no driver, a driver that is too old, no GPU, or none that the build has code for.
-Result<std::vector<std::unique_ptr<Device>>> open_devices();
+Result<std::vector<std::unique_ptr<Device>>> open_devices(bool only_plan = false);
 
 }  // namespace tokamak::cuda

@@ -17,8 +17,11 @@ struct TypeRow {
   DType dtype;
   KvType type;
 };
-constexpr TypeRow kTypes[] = {
-    {DType::f32, KvType::f32}, {DType::f16, KvType::f16}, {DType::bf16, KvType::bf16}, {DType::q8_0, KvType::q8_0}};
+constexpr TypeRow kTypes[] = {{DType::f32, KvType::f32},
+                              {DType::f16, KvType::f16},
+                              {DType::bf16, KvType::bf16},
+                              {DType::q8_0, KvType::q8_0},
+                              {DType::f8_e4m3, KvType::f8}};
 
 Result<KvType> type_of(DType dtype) {
   for (const TypeRow& row : kTypes)
@@ -35,8 +38,8 @@ Result<void> check_layer(const KvLayerShape& layer, KvType type) {
   if (widest > kMaxHeadDims)
     return Error{.code = ErrorCode::unsupported,
                  .what = fmt::format("the cuda backend has no attention for heads of {} dimensions", widest),
-                 .where = "cache",
-                 .hint = "use --backend cpu"};
+                 .where = "KV cache",
+                 .hint = "--allow-fallback runs such layers on the CPU"};
   if (type == KvType::q8_0 && (layer.head_dim_k % kKvScaleDims != 0 || layer.head_dim_v % kKvScaleDims != 0))
     return Error{.code = ErrorCode::unsupported,
                  .what = fmt::format("heads of {} and {} dimensions are no whole Q8_0 blocks", layer.head_dim_k,
@@ -74,9 +77,11 @@ Result<std::unique_ptr<CudaKv>> CudaKv::create(const KvConfig& config, Device& d
 }
 
 std::vector<MemoryUse> CudaKv::memory() const {
-  std::vector<MemoryUse> out = {{.what = "kv cache on the GPU", .n_bytes = cache_.size()}};
-  if (states_.size() > 0) out.push_back({.what = "recurrent states on the GPU", .n_bytes = states_.size()});
-  out.push_back({.what = "activations on the GPU", .n_bytes = workspace_.device_bytes()});
+  std::vector<MemoryUse> out = {{.what = "kv cache on the GPU", .n_bytes = cache_.size(), .device = "GPU"}};
+  if (states_.size() > 0)
+    out.push_back({.what = "recurrent states on the GPU", .n_bytes = states_.size(), .device = "GPU"});
+  out.push_back({.what = "activations on the GPU", .n_bytes = workspace_.device_bytes(), .device = "GPU"});
+  out.push_back({.what = "inputs and outputs of steps, pinned", .n_bytes = workspace_.host_bytes()});
   return out;
 }
 

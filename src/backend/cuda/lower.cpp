@@ -63,9 +63,10 @@ std::span<const ir::Group> Lowering::later_groups() const {
 Result<Address> Lowering::constant(std::span<const std::byte> values) {
   Device& device = kv.device();
   DeviceBuffer buffer = TRY(device.allocate("constants", values.size_bytes()));
-  TRY(check_cuda(
-      cudaMemcpyAsync(buffer.data(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice, device.stream()),
-      "uploading constants"));
+  if (!device.only_plans())
+    TRY(check_cuda(
+        cudaMemcpyAsync(buffer.data(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice, device.stream()),
+        "uploading constants"));
   TRY(device.finish("uploading constants"));
   constants_.push_back(std::move(buffer));
   return Address::of(constants_.back().data());
@@ -259,10 +260,13 @@ const OpLowering* op_lowering(ir::Op op) {
 }
 }  // namespace
 
-bool has_lowering(ir::Op op) { return ir::op_row(op).is_view || op_lowering(op) != nullptr; }
+std::string missing_kernel(const ir::Graph& graph, const ir::Node& node) {
+  const OpLowering* row = op_lowering(node.op);
+  return lowering::missing_kernel(row != nullptr, row ? row->beyond : nullptr, graph, node);
+}
 
 Result<void> check_lowerings(const ir::Graph& graph) {
-  return lowering::check_ops(graph, has_lowering, "cuda", "--allow-fallback runs it on the CPU");
+  return lowering::check_nodes(graph, missing_kernel, "cuda", "--allow-fallback runs it on the CPU");
 }
 
 bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, Nodes nodes) {

@@ -186,12 +186,12 @@ void add_rows(Lowering& l, std::string_view kernel, const Rows& x, const Rows& y
 
 // Which rules this backend has kernels for, given the types at hand: a row of the lowering table and its `supports`.
 bool supports_rule(const ir::Graph& graph, const fuse::Rule& rule, Nodes nodes);
-// The op has a row in the lowering tables, or is a view.
-bool has_lowering(ir::Op op);
-// Every op of the graph has. Errors: unsupported, naming op and node.
+// The kernel that the node would need and this backend lacks, by op, types and shapes; empty: it can be run.
+std::string missing_kernel(const ir::Graph& graph, const ir::Node& node);
+// No node of the graph lacks one. Errors: unsupported, naming kernel and node.
 Result<void> check_lowerings(const ir::Graph& graph);
 
-// Errors: out_of_memory, device_failed, unsupported.
+// Nodes for which missing_kernel() is empty. Errors: out_of_memory, device_failed.
 using LowerFunction = Result<void> (*)(Lowering& lowering, Nodes nodes);
 using OpLowering = lowering::OpRow<LowerFunction>;
 using RuleLowering = lowering::RuleRow<LowerFunction>;

@@ -1,4 +1,6 @@
 // ROPE, cache writes and attention, and the fusions around them.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -323,6 +325,11 @@ cudaError_t launch_slices(const Attention& attention, const RunContext& c) {
   return cudaSuccess;
 }
 
+std::string beyond_flash_attn_ext(const ir::Graph& graph, const ir::Node& node) {
+  const int64_t widest = std::max(graph.value(node.inputs[1]).shape[2], graph.value(node.inputs[2]).shape[2]);
+  return widest <= kMaxHeadDims ? "" : fmt::format("heads of {} dimensions", widest);
+}
+
 Result<void> lower_flash_attn_ext(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
   Attention attention = attention_of(l, node);
@@ -361,7 +368,7 @@ std::span<const OpLowering> attention_lowerings() {
   static constexpr auto kRows = std::to_array<OpLowering>({
       {ir::Op::rope, lower_heads},
       {ir::Op::set_rows, lower_heads},
-      {ir::Op::flash_attn_ext, lower_flash_attn_ext},
+      {ir::Op::flash_attn_ext, lower_flash_attn_ext, beyond_flash_attn_ext},
   });
   return kRows;
 }

@@ -2,19 +2,21 @@
 #include <fmt/format.h>
 
 #include "backend/cuda/lower_matmul.h"
+#include "backend/cuda/matvec/layout.h"
+#include "base/check.h"
 
 namespace tokamak::cuda {
 
 namespace {
 
+std::string beyond_experts(const ir::Graph& graph, const ir::Node& node) {
+  const DType dtype = graph.value(node.inputs[0]).dtype;
+  return has_matvec(dtype) ? "" : fmt::format("experts of {}", dtype_name(dtype));
+}
+
 // The product `node` writing `result`, without epilogue.
-Result<Product> experts_of(Lowering& l, const ir::Node& node, ir::ValueId result) {
-  const CudaWeight& weight = weight_of(l, node);
-  if (!weight.packed)
-    return Error{.code = ErrorCode::unsupported,
-                 .what = fmt::format("the cuda backend has no kernel for experts of {}", dtype_name(weight.dtype)),
-                 .where = node.name,
-                 .hint = "use --backend cpu"};
+Product experts_of(Lowering& l, const ir::Node& node, ir::ValueId result) {
+  CHECK(weight_of(l, node).packed != nullptr, node.name);
   const ir::Value& ids = l.value(node.inputs[2]);
   Product product = product_of(l, node, result);
   product.ids = l.indices(node.inputs[2]);
@@ -35,14 +37,14 @@ Address biases_of(const Lowering& l, const Lane& lane) {
 
 Result<void> lower_mul_mat_id(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
-  add_product(l, node, TRY(experts_of(l, node, node.output)));
+  add_product(l, node, experts_of(l, node, node.output));
   return {};
 }
 
 Result<void> lower_mul_mat_id_epilogue(Lowering& l, Nodes nodes) {
   const Lane lane = lowering::expert_lane(nodes);
   const ir::Node& node = l.graph.node(lane.product);
-  Product product = TRY(experts_of(l, node, lowering::result_of(l.graph, lane)));
+  Product product = experts_of(l, node, lowering::result_of(l.graph, lane));
   product.scale = scales_of(l, lane);
   product.bias = biases_of(l, lane);
   add_product(l, node, product);
@@ -52,7 +54,7 @@ Result<void> lower_mul_mat_id_epilogue(Lowering& l, Nodes nodes) {
 Result<void> lower_mul_mat_id_glu(Lowering& l, Nodes nodes) {
   const Lane gate = lowering::expert_lane(nodes), up = lowering::expert_up_lane(nodes);
   const ir::Node &node = l.graph.node(gate.product), &glu = l.graph.node(nodes[8]);
-  Product product = TRY(experts_of(l, node, glu.output));
+  Product product = experts_of(l, node, glu.output);
   product.up = kernel_form(weight_of(l, l.graph.node(up.product)));
   product.scale = scales_of(l, gate);
   product.up_scale = scales_of(l, up);
@@ -65,7 +67,7 @@ Result<void> lower_mul_mat_id_glu(Lowering& l, Nodes nodes) {
 }  // namespace
 
 std::span<const OpLowering> expert_lowerings() {
-  static constexpr auto kRows = std::to_array<OpLowering>({{ir::Op::mul_mat_id, lower_mul_mat_id}});
+  static constexpr auto kRows = std::to_array<OpLowering>({{ir::Op::mul_mat_id, lower_mul_mat_id, beyond_experts}});
   return kRows;
 }
 

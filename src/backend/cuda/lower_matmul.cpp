@@ -131,15 +131,16 @@ void add_product(Lowering& l, const ir::Node& node, const Product& product) {
 
 namespace {
 
+std::string beyond_mul_mat(const ir::Graph& graph, const ir::Node& node) {
+  const ir::Value& weight = graph.value(node.inputs[0]);
+  if (weight.shape.rank() < 3 || has_matvec(weight.dtype)) return {};
+  return fmt::format("stacks of {} matrices", dtype_name(weight.dtype));
+}
+
 // One matrix per head: x and y are [n, n_head, ...]. As experts of which every token uses all, in order.
 Result<void> add_head_products(Lowering& l, const ir::Node& node) {
   const CudaWeight& weight = weight_of(l, node);
-  if (!weight.packed)
-    return Error{
-        .code = ErrorCode::unsupported,
-        .what = fmt::format("the cuda backend has no kernel for stacks of {} matrices", dtype_name(weight.dtype)),
-        .where = node.name,
-        .hint = "use --backend cpu"};
+  CHECK(weight.packed != nullptr, node.name);
   Product product = product_of(l, node, node.output);
   std::vector<int32_t> heads(static_cast<size_t>(weight.shape[0]));
   std::iota(heads.begin(), heads.end(), 0);
@@ -208,7 +209,7 @@ Result<void> lower_mul_mat_glu(Lowering& l, Nodes nodes) {
 }  // namespace
 
 std::span<const OpLowering> matmul_lowerings() {
-  static constexpr auto kRows = std::to_array<OpLowering>({{ir::Op::mul_mat, lower_mul_mat}});
+  static constexpr auto kRows = std::to_array<OpLowering>({{ir::Op::mul_mat, lower_mul_mat, beyond_mul_mat}});
   return kRows;
 }
 

@@ -113,16 +113,17 @@ bool supports_conv_state_write(const ir::Graph& graph, Nodes nodes) {
   return writes_by_sequence(graph, graph.node(nodes[0]).inputs[2], graph.node(nodes[1]));
 }
 
+std::string beyond_gated_delta_net(const ir::Graph& graph, const ir::Node& node) {
+  const int64_t n_dims = graph.value(node.inputs[1]).shape[2];
+  return n_dims <= kMaxDeltaDims ? "" : fmt::format("keys of {} dimensions", n_dims);
+}
+
 // GATED_DELTA_NET, GATED_DELTA_NET+CPY.
 Result<void> lower_gated_delta_net(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
   const ir::Node* write = write_of(l, nodes);
   const ir::Value &k = l.value(node.inputs[1]), &v = l.value(node.inputs[2]), &g = l.value(node.inputs[3]);
-  if (k.shape[2] > kMaxDeltaDims)
-    return Error{.code = ErrorCode::unsupported,
-                 .what = fmt::format("the cuda backend has no GATED_DELTA_NET kernel for {} dimensions", k.shape[2]),
-                 .where = node.name,
-                 .hint = "use --backend cpu"};
+  CHECK(k.shape[2] <= kMaxDeltaDims, node.name, k.shape[2]);
   const Sequences seqs = sequences_of(l, node, 5, write);
   std::array<Rows, 5> in;
   for (size_t i = 0; i < in.size(); ++i) in[i] = l.rows(node.inputs[i]);
@@ -187,7 +188,7 @@ std::span<const OpLowering> recurrent_lowerings() {
   static constexpr auto kRows = std::to_array<OpLowering>({
       {ir::Op::ssm_conv, lower_ssm_conv},
       {ir::Op::ssm_conv_state, lower_ssm_conv_state},
-      {ir::Op::gated_delta_net, lower_gated_delta_net},
+      {ir::Op::gated_delta_net, lower_gated_delta_net, beyond_gated_delta_net},
       {ir::Op::cpy, lower_cpy},
   });
   return kRows;

@@ -1,7 +1,10 @@
 // Routing ops and the biases of experts.
+#include <fmt/format.h>
+
 #include "backend/cuda/lower.h"
 #include "backend/cuda/ops/routing.h"
 #include "backend/lowering/router.h"
+#include "base/check.h"
 
 namespace tokamak::cuda {
 
@@ -14,16 +17,19 @@ Result<void> lower_argsort(Lowering& l, Nodes nodes) {
   return {};
 }
 
+std::string beyond_mask_groups(const ir::Graph&, const ir::Node& node) {
+  MaskGroupsArgs args;
+  lowering::set_groups(args, node.attrs);
+  if (args.n_group <= kMaxGroups && args.n_best <= kMaxBest) return {};
+  return fmt::format("the best {} of {} groups", args.n_best, args.n_group);
+}
+
 Result<void> lower_mask_groups(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
   const Rows x = l.rows(node.inputs[0]), y = l.rows(node.output);
   MaskGroupsArgs args;
   lowering::set_groups(args, node.attrs);
-  if (args.n_group > kMaxGroups || args.n_best > kMaxBest)
-    return Error{.code = ErrorCode::unsupported,
-                 .what = "the cuda backend has no MASK_GROUPS kernel for so many groups",
-                 .where = node.name,
-                 .hint = "use --backend cpu"};
+  CHECK(args.n_group <= kMaxGroups && args.n_best <= kMaxBest, args.n_group, args.n_best);
   args.x_stride = x.stride_elems;
   args.y_stride = y.stride_elems;
   args.n_rows = x.n_rows;
@@ -106,7 +112,7 @@ std::span<const RuleLowering> routing_rule_lowerings() {
 std::span<const OpLowering> routing_lowerings() {
   static constexpr auto kRows = std::to_array<OpLowering>({
       {ir::Op::argsort, lower_argsort},
-      {ir::Op::mask_groups, lower_mask_groups},
+      {ir::Op::mask_groups, lower_mask_groups, beyond_mask_groups},
       {ir::Op::add_id, lower_add_id},
   });
   return kRows;

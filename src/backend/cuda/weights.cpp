@@ -48,6 +48,29 @@ CudaWeight weight_at(const WeightSource& source, const WeightForms& forms, const
   if (source.shape.n_elements() <= kMaxHostValues) weight.host_values = decode(source);
   return weight;
 }
+
+// The forms of all tensors one after the other, as load() has placed them.
+Result<void> upload(const Uses& uses, const WeightLookup& lookup, const Progress& progress, Device& device,
+                    const DeviceBuffer& memory) {
+  const auto uploader = TRY(Uploader::create(device, memory.data(), memory.size()));
+  std::vector<std::function<void()>> forget;  // of tensors whose pieces are not all made
+  uint64_t offset = 0;
+  for (const auto& [name, use] : uses) {
+    const WeightSource source = TRY(lookup(name));
+    const WeightForms forms = forms_of(source, use);
+    const uint64_t n_flushed = uploader->n_flushed();
+    for (ImagePiece& piece : pieces_of(source, forms, offset)) TRY(uploader->add(std::move(piece)));
+    if (uploader->n_flushed() > n_flushed)
+      for (const auto& call : std::exchange(forget, {})) call();
+    if (source.forget) forget.push_back(source.forget);
+    offset += forms.total();
+    if (progress && memory.size() > 0 && !progress(static_cast<double>(offset) / static_cast<double>(memory.size())))
+      return Error{.code = ErrorCode::cancelled, .what = "loading was cancelled"};
+  }
+  TRY(uploader->finish());
+  for (const auto& call : forget) call();
+  return {};
+}
 }  // namespace
 
 Result<uint64_t> CudaWeights::bytes_of(const ir::Graph& graph, const WeightLookup& lookup) {
@@ -62,34 +85,24 @@ Result<std::unique_ptr<CudaWeights>> CudaWeights::load(const ir::Graph& graph, c
   const Uses uses = uses_of(graph);
   const uint64_t total = TRY(bytes_of(graph, lookup));
   out->memory_ = TRY(device.allocate("weights", total));
-  const auto uploader = TRY(Uploader::create(device, out->memory_.data(), total));
-  std::vector<std::function<void()>> forget;  // of tensors whose pieces are not all made
   uint64_t offset = 0;
   for (const auto& [name, use] : uses) {
     const WeightSource source = TRY(lookup(name));
     const WeightForms forms = forms_of(source, use);
     out->weights_.emplace(name, weight_at(source, forms, out->memory_.data() + offset));
-    const uint64_t n_flushed = uploader->n_flushed();
-    for (ImagePiece& piece : pieces_of(source, forms, offset)) TRY(uploader->add(std::move(piece)));
-    if (uploader->n_flushed() > n_flushed)
-      for (const auto& call : std::exchange(forget, {})) call();
-    if (source.forget) forget.push_back(source.forget);
     offset += forms.total();
     out->packed_bytes_ += forms.packed;
     out->row_bytes_ += forms.rows;
     out->value_bytes_ += forms.values;
-    if (progress && total > 0 && !progress(static_cast<double>(offset) / static_cast<double>(total)))
-      return Error{.code = ErrorCode::cancelled, .what = "loading was cancelled"};
   }
-  TRY(uploader->finish());
-  for (const auto& call : forget) call();
+  if (!device.only_plans()) TRY(upload(uses, lookup, progress, device, out->memory_));
   return out;
 }
 
 std::vector<MemoryUse> CudaWeights::memory() const {
-  return {{.what = "weights on the GPU, packed", .n_bytes = packed_bytes_},
-          {.what = "weights on the GPU, as rows", .n_bytes = row_bytes_},
-          {.what = "weights on the GPU, decoded vectors", .n_bytes = value_bytes_}};
+  return {{.what = "weights on the GPU, packed", .n_bytes = packed_bytes_, .device = "GPU"},
+          {.what = "weights on the GPU, as rows", .n_bytes = row_bytes_, .device = "GPU"},
+          {.what = "weights on the GPU, decoded vectors", .n_bytes = value_bytes_, .device = "GPU"}};
 }
 
 }  // namespace tokamak::cuda

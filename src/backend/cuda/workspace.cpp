@@ -12,10 +12,10 @@ Result<void> Workspace::reserve(uint64_t arena_bytes, uint64_t input_bytes, uint
   }
   if (input_bytes > inputs_.size()) {
     inputs_ = {};  // until there is room on both sides, so that what fails here is tried again
-    host_inputs_ = TRY(PinnedBuffer::allocate(input_bytes));
+    host_inputs_ = TRY(device_.allocate_pinned(input_bytes));
     inputs_ = TRY(device_.allocate("step inputs", input_bytes));
   }
-  if (output_bytes > host_outputs_.size()) host_outputs_ = TRY(PinnedBuffer::allocate(output_bytes));
+  if (output_bytes > host_outputs_.size()) host_outputs_ = TRY(device_.allocate_pinned(output_bytes));
   return {};
 }
 

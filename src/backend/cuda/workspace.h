@@ -21,6 +21,7 @@ class Workspace {
   std::byte* host_outputs() const { return host_outputs_.data(); }
   uint64_t input_bytes() const { return inputs_.size(); }
   uint64_t device_bytes() const { return arena_.size() + inputs_.size(); }
+  uint64_t host_bytes() const { return host_inputs_.size() + host_outputs_.size(); }
 
  private:
   Device& device_;

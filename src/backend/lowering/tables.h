@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "fuse/rules.h"
@@ -13,11 +14,15 @@ namespace tokamak::lowering {
 // A group's nodes as fuse::Candidate::nodes lists them: views left out, kNone for missing optional ops.
 using Nodes = std::span<const ir::NodeId>;
 
+// What the kernels of an op are not for although it has some: "experts of Q8_1"; empty: they can run the node.
+using Beyond = std::string (*)(const ir::Graph& graph, const ir::Node& node);
+
 // Function: what the backend calls with its state and the nodes.
 template <class Function>
 struct OpRow {
   ir::Op op;
   Function lower;
+  Beyond beyond = nullptr;  // null: whatever the op's rules allow can be run
 };
 template <class Function>
 struct RuleRow {
@@ -41,8 +46,13 @@ bool supports(const RuleRow<Function>* row, const ir::Graph& graph, Nodes nodes)
   return row && (!row->supports || row->supports(graph, nodes));
 }
 
-// Every op of the graph has a kernel. Errors: unsupported, naming op and node, with the backend's name and hint.
-Result<void> check_ops(const ir::Graph& graph, bool (*has_lowering)(ir::Op op), std::string_view backend,
-                       std::string_view hint);
+// The kernel that a backend lacks for a node: "SCALE kernel", "MUL_MAT_ID kernel for experts of Q8_1"; empty: it can
+// run the node. beyond: of the op's row.
+std::string missing_kernel(bool has_row, Beyond beyond, const ir::Graph& graph, const ir::Node& node);
+
+// Every node of the graph has a kernel: `missing` says which one is not there. Errors: unsupported, naming kernel and
+// node, with the backend's name and hint.
+Result<void> check_nodes(const ir::Graph& graph, std::string (*missing)(const ir::Graph& graph, const ir::Node& node),
+                         std::string_view backend, std::string_view hint);
 
 }  // namespace tokamak::lowering

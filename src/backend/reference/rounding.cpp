@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/e4m3.h"
 #include "base/half.h"
 
 namespace tokamak::reference {
@@ -16,6 +17,13 @@ void round_to(DType type, std::span<float> row) {
   }
   if (type == DType::bf16) {
     for (float& x : row) x = bf16_to_f32(f32_to_bf16(x));
+    return;
+  }
+  if (type == DType::f8_e4m3) {
+    float largest = 0;
+    for (float x : row) largest = std::isnan(x) || std::isnan(largest) ? NAN : std::max(largest, std::fabs(x));
+    const F8Scale f8 = f8_scale(largest);
+    for (float& x : row) x = f8.scale * f8_e4m3_to_f32(f32_to_f8_e4m3(x * f8.inverse));
     return;
   }
   CHECK(type == DType::q8_0, dtype_name(type));

@@ -7,8 +7,8 @@
 
 namespace tokamak::reference {
 
-// Rounds `row` to f16, bf16 or to Q8_0 blocks of 32 in place; f32 stays as it is. Q8_0 rows that are not a multiple of
-// 32 long have a shorter last block.
+// Rounds `row` in place to a type of kCacheDTypes: f32 stays as it is, Q8_0 has blocks of 32 (the last one is shorter
+// when the row ends before), F8_E4M3 one scale for the row.
 void round_to(DType type, std::span<float> row);
 
 }  // namespace tokamak::reference

@@ -18,9 +18,6 @@ namespace tokamak {
 namespace split {
 namespace {
 
-// Left to the driver, to graphs of launches and to what else runs on the device.
-constexpr uint64_t kReserveBytes = uint64_t{512} << 20;  // partial results of attention, captured graphs
-
 class SplitWeights : public Weights {
  public:
   struct Part {
@@ -81,8 +78,8 @@ Result<PartBytes> part_bytes(const Backend& backend, const ir::Graph& graph, std
   out.states.resize(static_cast<size_t>(n));
   for (const ir::Value& value : graph.values)
     if (value.kind == ir::ValueKind::state && value.producer == ir::kNone)
-      out.states[static_cast<size_t>(value.layer_idx)] +=
-          dtype_bytes(value.dtype, static_cast<uint64_t>(value.shape.n_elements()));
+      out.states[static_cast<size_t>(value.layer_idx)] += cache_bytes(
+          value.dtype, static_cast<uint64_t>(value.shape.n_rows()), static_cast<uint64_t>(value.shape.row_elems()));
   const uint64_t arena = TRY(ir::plan_buffers(graph)).n_bytes;
   out.activations = arena + arena / 2;  // and copies in other types, partial results, the way in and out
   return out;

@@ -20,9 +20,12 @@ struct Child {
   std::unique_ptr<Backend> backend;
 };
 
+// Of each device, left to the driver, to graphs of launches, partial results of attention and what else runs there.
+inline constexpr uint64_t kReserveBytes = uint64_t{512} << 20;
+
 struct SplitOptions {
   PlacementOptions placement;
-  uint64_t max_bytes = 0;       // of memory on each device; 0: what is free there
+  uint64_t max_bytes = 0;       // of memory on each device; 0: what is free there, less kReserveBytes
   bool allow_fallback = false;  // a node that a child has no kernel for runs on one behind it in the list
 };
 }  // namespace split

@@ -27,6 +27,7 @@ size_t row_floats(const RecurrentLayerShape& layer) {
 void append_named(std::vector<MemoryUse>& out, std::vector<MemoryUse> part, std::string_view device) {
   for (MemoryUse& use : part) {
     use.what += fmt::format(" ({})", device);
+    if (!use.device.empty()) use.device = device;
     out.push_back(std::move(use));
   }
 }

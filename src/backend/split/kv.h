@@ -43,7 +43,8 @@ class SplitKv : public KvCache {
   Buffer boundary_;
 };
 
-// "weights, packed (CPU)": the same ledger line of several devices.
+// "weights, packed (CPU)": the same ledger line of several devices. Lines of a device's own memory become those of
+// `device`.
 void append_named(std::vector<MemoryUse>& out, std::vector<MemoryUse> part, std::string_view device);
 
 }  // namespace tokamak::split

@@ -32,7 +32,7 @@ Sequence make_sequence(const Shape& s, int64_t n_keys, uint32_t seed) {
           random_floats(static_cast<size_t>(n_keys * s.n_head_kv * s.dv), seed + 2)};
 }
 
-// A cache filled with sequences; free slots hold NaN (f32, f16) so that reading one shows.
+// A cache filled with sequences; free slots hold NaN (not of q8_0) so that reading one shows.
 struct Cache {
   KvStorage storage;
   std::vector<std::vector<int32_t>> pages;
@@ -209,7 +209,7 @@ TEST(CpuAttention, AgainstF64AndAllInstructionSetsAgree) {
                              {.window = 9, .chunk = 23, .pad = 5},
                              {.scale = 0.3f, .softcap = 20, .window = 33, .sinks = true}};
   for (const Shape& s : shapes)
-    for (DType type : {DType::f16, DType::f32, DType::q8_0})
+    for (DType type : kCacheDTypes)
       for (const Options& o : options) {
         if (type != DType::f16 && s.dk != 64 && s.dk != 20) continue;
         const std::vector<Sequence> sequences = {make_sequence(s, s.dk > 100 ? 37 : 70, 100), make_sequence(s, 1, 110)};
@@ -266,7 +266,7 @@ TEST_P(CpuAttentionLong, SameBitsHoweverTheWorkIsCut) {
     if (isa_available(Isa::avx2)) expect_rows(attend(Isa::avx2, s, o, sequences, cache, all, 2), 0, n, "avx2");
   }
 }
-INSTANTIATE_TEST_SUITE_P(Types, CpuAttentionLong, ::testing::Values(DType::f16, DType::f32, DType::q8_0),
+INSTANTIATE_TEST_SUITE_P(Types, CpuAttentionLong, ::testing::ValuesIn(kCacheDTypes),
                          [](const auto& type) { return std::string(dtype_name(type.param)); });
 
 TEST(CpuAttention, MoreQueryHeadsThanATile) {
@@ -283,7 +283,7 @@ TEST(CpuAttention, LatentHeads) {
   const Shape s{16, 1, 576, 512};
   const Options o{.scale = 0.02f, .pad = 16};
   const std::vector<Sequence> sequences = {make_sequence(s, 40, 305)};
-  for (DType type : {DType::f16, DType::q8_0}) {
+  for (DType type : kCacheDTypes) {
     const Cache cache = make_cache(s, sequences, type, 16, 4);
     const auto tokens = tokens_of(0, 0, 40);
     const auto y = attend(Isa::scalar, s, o, sequences, cache, tokens);

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "backend/cpu/ops_test_util.h"
+#include "base/e4m3.h"
 #include "base/half.h"
 
 namespace tokamak::cpu {
@@ -14,10 +15,13 @@ KvStorage make_storage(std::vector<KvLayerDims> layers, int64_t n_pages, int64_t
   return std::move(*storage);
 }
 
-// What a value becomes in the cache; `largest` = max |x| of its 32 dimensions.
+// What a value becomes in the cache; `largest` = max |x| of the dimensions that share a scale.
 float stored_value(DType type, float x, float largest) {
   if (type == DType::f32) return x;
   if (type == DType::f16) return f16_to_f32(f32_to_f16(x));
+  if (type == DType::bf16) return bf16_to_f32(f32_to_bf16(x));
+  if (type == DType::f8_e4m3)
+    return largest / 448 * (largest == 0 ? 0 : f8_e4m3_to_f32(f32_to_f8_e4m3(x * (448 / largest))));
   const float d = largest / 127, inverse = d == 0 ? 0 : 1 / d;
   return f16_to_f32(f32_to_f16(d)) * std::nearbyint(x * inverse);
 }
@@ -44,6 +48,8 @@ TEST(KvCache, BytesPerPage) {
   EXPECT_EQ(storage.n_layers(), 2u);
   const auto q8 = make_storage({{1, 64, 64}}, 1, 16, DType::q8_0);
   EXPECT_EQ(q8.bytes_per_page(), 2 * 16 * (64 + 2 * 2));  // 8.5 bits
+  const auto f8 = make_storage({{1, 64, 64}}, 1, 16, DType::f8_e4m3);
+  EXPECT_EQ(f8.bytes_per_page(), 2 * 16 * (64 + 4));
 }
 
 struct WriteCase {
@@ -53,7 +59,7 @@ struct WriteCase {
 
 TEST(KvCache, WritesReadBack) {
   const int64_t n_head_kv = 3;
-  for (DType type : {DType::f32, DType::f16, DType::q8_0})
+  for (DType type : kCacheDTypes)
     for (int64_t head_dim : {64, 256, 16, 5, 40, 33})
       for (int64_t page_size : {16, 64}) {
         const int64_t stride = n_head_kv * head_dim + 3;
@@ -79,7 +85,8 @@ TEST(KvCache, WritesReadBack) {
                 const float* in = x.data() + static_cast<int64_t>(t) * stride + h * head_dim;
                 for (int64_t d = 0; d < head_dim; ++d) {
                   float largest = 0;
-                  for (int64_t i = d / 32 * 32; i < std::min(head_dim, d / 32 * 32 + 32); ++i)
+                  const int64_t n = type == DType::f8_e4m3 ? head_dim : 32;  // dimensions that share a scale
+                  for (int64_t i = d / n * n; i < std::min(head_dim, d / n * n + n); ++i)
                     largest = std::max(largest, std::fabs(in[i]));
                   ASSERT_EQ(row[static_cast<size_t>(d)], stored_value(type, in[d], largest))
                       << dtype_name(type) << " slot " << slots[t] << " head " << h << " dim " << d;
@@ -175,6 +182,20 @@ TEST(KvCache, ExtremeValues) {
     std::vector<float> row(8);
     read_kv_slot(storage.values(0), slot, 0, row.data());
     EXPECT_EQ(row, (std::vector<float>{65504, inf, -inf, 0, -inf, 0, -0.0f, 5.9604645e-8f}));
+    // A row of F8 with an infinity or NaN is NaN as a whole; the next one is not touched.
+    auto f8 = make_storage({{1, 8, 8}}, 1, 16, DType::f8_e4m3);
+    const std::vector<float> rows = {1, 2, -inf, 4, 5,   6,  7, 8,       1, NAN, 3, 4,
+                                     5, 6, 7,    8, 448, -1, 0, 0x1p-6f, 0, 0,   0, 0};
+    const std::vector<int32_t> slots = {4, 6, 5};
+    for (const KvPlane* plane : {&f8.keys(0), &f8.values(0)}) {
+      op_set(isa).kv_write({.plane = *plane, .slots = slots.data(), .x = rows.data(), .x_stride = 8}, 0, 3);
+      for (int32_t broken : {4, 6}) {
+        read_kv_slot(*plane, broken, 0, row.data());
+        EXPECT_TRUE(std::all_of(row.begin(), row.end(), [](float v) { return std::isnan(v); }));
+      }
+      read_kv_slot(*plane, 5, 0, row.data());
+      EXPECT_EQ(row, (std::vector<float>{448, -1, 0, 0x1p-6f, 0, 0, 0, 0}));
+    }
   }
 }
 

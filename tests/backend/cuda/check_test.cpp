@@ -20,8 +20,9 @@ void check_cuda_cases(size_t every) {
   const std::vector<Recipe> recipes = all_recipes();
   std::map<std::string, int> counts;
   for (size_t i = 0; i < recipes.size(); i += every) {
-    const CaseReport report = check_case(recipes[i], 1, **backend, *reference,
-                                         {.max_code = 127, .half_products_above = 3, .half_attention_above = 64});
+    const CaseReport report = check_case(
+        recipes[i], 1, **backend, *reference,
+        {.max_code = 127, .half_products_above = 3, .half_attention_above = 64, .bf16_attention_error = 0x1p-16});
     EXPECT_NE(report.verdict, Verdict::failed) << report.name << ": " << report.why;
     ++counts[std::string(kVerdicts[static_cast<size_t>(report.verdict)])];
   }

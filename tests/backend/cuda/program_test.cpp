@@ -70,14 +70,15 @@ ir::Graph conv_state(ir::InputRole rows = ir::InputRole::state_rows) {
   b.cpy(state, b.ssm_conv_state(embedded(b, 8), state, in), in.state_rows);
   return std::move(*b.finish());
 }
-ir::Graph delta_net() {
+// Two heads of d dimensions.
+ir::Graph delta_net(int64_t d = 4) {
   ir::GraphBuilder b("delta net");
   const ir::RecurrentInputs in = recurrent(b);
-  const ir::ValueId rows = embedded(b, 8), x = b.reshape(rows, {2, 2, 4}), g = b.cont(b.view(rows, 0, {2, 2}));
-  const ir::ValueId state = b.state(ir::StateRole::recurrent, 0, DType::f32, {9, 32});
-  const ir::ValueId net = b.gated_delta_net(x, x, x, g, g, state, in, 1, ir::HeadMap::tiled);
-  b.cpy(state, b.reshape(b.view(net, 16, {6 * 32}), {6, 32}), in.state_rows);
-  b.output(b.scale(b.view(net, 0, {16}), 2));
+  const ir::ValueId rows = embedded(b, 2 * d), x = b.reshape(rows, {2, 2, d}), g = b.cont(b.view(rows, 0, {2, 2}));
+  const ir::ValueId state = b.state(ir::StateRole::recurrent, 0, DType::f32, {9, 2 * d * d});
+  const ir::ValueId net = b.gated_delta_net(x, x, x, g, g, state, in, 1, ir::HeadMap::tiled, "net");
+  b.cpy(state, b.reshape(b.view(net, 4 * d, {12 * d * d}), {6, 2 * d * d}), in.state_rows);
+  b.output(b.scale(b.view(net, 0, {4 * d}), 2));
   return std::move(*b.finish());
 }
 ir::Graph snake() {
@@ -131,6 +132,55 @@ TEST(Lowering, NamesTheOpAndTheNodeWithoutAKernel) {
   ASSERT_FALSE(checked);
   EXPECT_EQ(checked.error().code, ErrorCode::unsupported);
   EXPECT_THAT(checked.error().message(), HasSubstr("loss: the cuda backend has no CROSS_ENTROPY_LOSS kernel"));
+}
+
+ir::Graph experts(DType type) {
+  ir::GraphBuilder b("experts");
+  const ir::ValueId rows = embedded(b, 256), best = b.argsort(b.view(rows, 0, {2, 4}));
+  b.output(b.mul_mat_id(b.weight("experts", type, {4, 8, 256}), b.reshape(rows, {2, 1, 256}), b.view(best, 0, {2, 2}),
+                        "up"));
+  return std::move(*b.finish());
+}
+ir::Graph heads(DType type) {
+  ir::GraphBuilder b("heads");
+  b.output(b.mul_mat(b.weight("heads", type, {2, 8, 256}), b.reshape(embedded(b, 512), {2, 2, 256}), "absorbed"));
+  return std::move(*b.finish());
+}
+ir::Graph groups(int64_t n_best) {
+  ir::GraphBuilder b("groups");
+  b.output(b.mask_groups(embedded(b, 64), 4, 2, n_best, "best"));
+  return std::move(*b.finish());
+}
+ir::Graph attention(int64_t n_dims) {
+  ir::GraphBuilder b("attention");
+  const ir::ValueId x = b.reshape(embedded(b, n_dims), {2, 1, n_dims});
+  const auto cache = [&](ir::StateRole role) { return b.state(role, 0, DType::f8_e4m3, {64, 1, n_dims}); };
+  b.output(b.flash_attn_ext(x, cache(ir::StateRole::kv_k), cache(ir::StateRole::kv_v),
+                            b.input(ir::InputRole::positions, {2}), b.input(ir::InputRole::seq_ids, {2}), {},
+                            std::nullopt, "attend"));
+  return std::move(*b.finish());
+}
+
+// The node that a kernel is missing for, and which one.
+std::string missing(const ir::Graph& graph) {
+  std::string out;
+  for (const ir::Node& node : graph.nodes)
+    if (const std::string kernel = missing_kernel(graph, node); !kernel.empty()) out += node.name + ": " + kernel;
+  const auto checked = check_lowerings(graph);
+  EXPECT_EQ(checked.has_value(), out.empty());
+  if (!checked) EXPECT_THAT(checked.error().message(), HasSubstr("--allow-fallback"));
+  return out;
+}
+
+TEST(Lowering, SaysWhichKernelANodeLacksByTypeAndShape) {
+  for (const ir::Graph& graph : {experts(DType::q4_k), experts(DType::f16), heads(DType::q8_0), groups(2),
+                                 attention(576), delta_net(512), embedding(3)})
+    EXPECT_EQ(missing(graph), "") << graph.name;
+  EXPECT_EQ(missing(experts(DType::q8_1)), "up: MUL_MAT_ID kernel for experts of Q8_1");
+  EXPECT_EQ(missing(heads(DType::q8_k)), "absorbed: MUL_MAT kernel for stacks of Q8_K matrices");
+  EXPECT_EQ(missing(groups(9)), "best: MASK_GROUPS kernel for the best 9 of 4 groups");
+  EXPECT_EQ(missing(attention(640)), "attend: FLASH_ATTN_EXT kernel for heads of 640 dimensions");
+  EXPECT_EQ(missing(delta_net(640)), "net: GATED_DELTA_NET kernel for keys of 640 dimensions");
 }
 
 TEST(Devices, AreThereOrItIsSaidWhyNot) {

@@ -166,14 +166,31 @@ TEST(Tables, MissingKernelsAreNamed) {
   GraphBuilder b("g");
   b.output(b.scale(fuse::rows(b), 2, 0, "twice"));
   const ir::Graph graph = b.finish().value();
-  EXPECT_TRUE(check_ops(
-      graph, [](ir::Op) { return true; }, "toy", "hint"));
-  const auto without_scale = check_ops(
-      graph, [](ir::Op op) { return op != ir::Op::scale; }, "toy", "hint");
+  EXPECT_TRUE(check_nodes(
+      graph, [](const ir::Graph&, const ir::Node&) { return std::string(); }, "toy", "hint"));
+  const auto without_scale = check_nodes(
+      graph,
+      [](const ir::Graph& g, const ir::Node& node) {
+        return missing_kernel(node.op != ir::Op::scale, nullptr, g, node);
+      },
+      "toy", "hint");
   ASSERT_FALSE(without_scale);
   EXPECT_EQ(without_scale.error().code, ErrorCode::unsupported);
   EXPECT_THAT(without_scale.error().what, testing::HasSubstr("toy backend has no SCALE kernel"));
   EXPECT_EQ(without_scale.error().where, "twice");
+}
+
+TEST(Tables, ANodeMayBeBeyondAKernel) {
+  GraphBuilder b("g");
+  const ValueId x = b.scale(fuse::rows(b, 3, 64), 2);
+  b.output(b.reshape(x, {6, 32}));
+  const ir::Graph graph = b.finish().value();
+  const Beyond wide = [](const ir::Graph& g, const ir::Node& node) {
+    return g.value(node.output).shape[-1] > 48 ? std::string("wide rows") : std::string();
+  };
+  EXPECT_EQ(missing_kernel(true, wide, graph, graph.nodes[1]), "SCALE kernel for wide rows");
+  EXPECT_EQ(missing_kernel(true, nullptr, graph, graph.nodes[1]), "");
+  EXPECT_EQ(missing_kernel(false, nullptr, graph, graph.nodes[2]), "") << "a view needs none";
 }
 
 }  // namespace

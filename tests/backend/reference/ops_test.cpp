@@ -122,7 +122,10 @@ TEST(ReferenceOpsTest, AttentionWindowSoftcapAndSinks) {
 }
 
 TEST(ReferenceOpsTest, CacheRowsAreRoundedToTheCacheType) {
-  for (const DType type : {DType::f16, DType::q8_0}) {
+  // Of 0.3001 beside 1: f16 has 11 bits, bf16 8, e4m3 4; q8_0 has steps of 1/127 of the largest value of 32.
+  const std::pair<DType, double> kTypes[] = {
+      {DType::f16, 0x1p-13}, {DType::bf16, 0x1p-10}, {DType::f8_e4m3, 0x1p-6}, {DType::q8_0, 0.5 / 127}};
+  for (const auto& [type, error] : kTypes) {
     Fixture f;
     f.kv_config.type = type;
     f.kv_config.layers = {{1, 32, 32}};
@@ -137,9 +140,9 @@ TEST(ReferenceOpsTest, CacheRowsAreRoundedToTheCacheType) {
     const auto values = f.b.set_rows(f.b.state(ir::StateRole::kv_v, 0, type, {32, 1, 32}), v, slots);
     const auto positions = f.positions({0}), seq_ids = f.seq_ids({0});
     const auto out = f.run(f.b.flash_attn_ext(zero, keys, values, positions, seq_ids, {}));
-    // f16 has 11 bits; q8_0 has steps of 1/127 of the largest value of 32.
     EXPECT_NE(out[1], 0.3001f);
-    EXPECT_NEAR(out[1], 0.3001f, type == DType::f16 ? 0x1p-12 : 0.5 / 127);
+    EXPECT_NEAR(out[1], 0.3001f, error) << dtype_name(type);
+    EXPECT_NEAR(out[0], 1, 0x1p-12);
   }
 }
 

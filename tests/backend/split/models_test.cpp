@@ -93,6 +93,32 @@ TEST(Split, AnySetOfOpsMayBeMissingOnTheFirstChild) {
   }
 }
 
+// Has no kernel for some nodes of an op: those of products with weights of a type.
+class WithoutType : public LimitedBackend {
+ public:
+  explicit WithoutType(DType type) : LimitedBackend(test_cpu()), type_(type) {}
+  bool has_kernel(const ir::Graph& graph, ir::NodeId node) const override {
+    const ir::Node& n = graph.node(node);
+    return n.inputs.empty() || graph.value(n.inputs[0]).dtype != type_;
+  }
+
+ private:
+  DType type_;
+};
+
+TEST(Split, ANodeMayLackAKernelByItsTypes) {
+  const TestModel model = TestModel::of(*arch::find_dummy("qwen3moe", true));
+  const std::vector<float> whole = run_all(model, *test_cpu(), true);
+  std::set<DType> types;
+  for (const GgufTensor& tensor : model.file.tensors()) types.insert(tensor.type);
+  for (DType type : types) {
+    if (type == DType::f32) continue;  // of everything
+    const auto split = test_split(std::make_unique<WithoutType>(type), {.allow_fallback = true});
+    EXPECT_LT(nmse(run_all(model, *split, true), whole), 1e-10) << dtype_name(type) << split->remark();
+    EXPECT_NE(split->remark().find("MUL_MAT"), std::string::npos) << split->remark();
+  }
+}
+
 TEST(Split, SeveralAcceleratorsShareTheLayers) {
   const TestModel model = TestModel::of(*arch::find_dummy("gemma3", false));
   const std::vector<float> whole = run_all(model, *test_cpu(), true);

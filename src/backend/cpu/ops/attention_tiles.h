@@ -132,20 +132,26 @@ struct AttentionTiles {
     return block;
   }
 
-  // The same converted to f32 in the item's scratch (f16, q8_0).
+  // The same converted to f32 in the item's scratch (all types but f32).
   template <class Item>
   static KeyBlock<float> converted(const Item& item, int64_t begin, int g0, int g1) {
     KeyBlock<float> block{.value_stride = item.dv};
-    const bool half = item.args->keys.layout.type == DType::f16;
+    const DType type = item.args->keys.layout.type;
     for (int g = g0; g < g1; ++g) {
       const int64_t at = begin + g * kSlotGroup;
       const std::byte* keys = group_at(item.args->keys, *item.sequence, item.kv_head, at);
       const std::byte* values = group_at(item.args->values, *item.sequence, item.kv_head, at);
       float* k = item.key_block + g * kSlotGroup * item.dk;
       float* v = item.value_block + g * kSlotGroup * item.dv;
-      if (half) {
+      if (type == DType::f16) {
         widen(reinterpret_cast<const uint16_t*>(keys), item.dk, k);
         widen(reinterpret_cast<const uint16_t*>(values), item.dv, v);
+      } else if (type == DType::bf16) {
+        widen_bf16(reinterpret_cast<const uint16_t*>(keys), item.dk, k);
+        widen_bf16(reinterpret_cast<const uint16_t*>(values), item.dv, v);
+      } else if (type == DType::f8_e4m3) {
+        decode_f8_keys(keys, item.dk, k);
+        decode_f8_values(values, item.args->values.layout, v);
       } else {
         decode_keys(keys, item.dk, k);
         decode_values(values, item.args->values.layout, v);
@@ -157,6 +163,27 @@ struct AttentionTiles {
   }
   static void widen(const uint16_t* x, int64_t n_vecs, float* y) {
     for (int64_t i = 0; i < n_vecs; ++i) V::store(y + 16 * i, V::load(x + 16 * i));
+  }
+  static void widen_bf16(const uint16_t* x, int64_t n_vecs, float* y) {
+    for (int64_t i = 0; i < 16 * n_vecs; ++i) y[i] = bf16_to_f32(x[i]);
+  }
+  // 16 numbers e4m3 / 256: as f16 the same bits with a longer exponent. Never NaN: a row with one has the scale NaN.
+  static F load_f8(const uint8_t* codes) {
+    alignas(32) uint16_t half[16];
+    for (int i = 0; i < 16; ++i) half[i] = static_cast<uint16_t>((codes[i] & 0x80) << 8 | (codes[i] & 0x7F) << 7);
+    return V::load(half);
+  }
+  static void decode_f8_keys(const std::byte* group, int64_t dk, float* k) {
+    const auto* codes = reinterpret_cast<const uint8_t*>(group);
+    const F scales = V::mul(V::load(reinterpret_cast<const float*>(group + dk * kSlotGroup)), V::set1(256.0f));
+    for (int64_t d = 0; d < dk; ++d) V::store(k + d * 16, V::mul(scales, load_f8(codes + d * 16)));
+  }
+  static void decode_f8_values(const std::byte* group, const KvLayout& l, float* v) {
+    for (int64_t slot = 0; slot < kSlotGroup; ++slot, group += l.slot_bytes, v += l.dim_stride) {
+      const auto* codes = reinterpret_cast<const uint8_t*>(group);
+      const F scale = V::set1(256.0f * *reinterpret_cast<const float*>(group + l.dim_stride));
+      for (int64_t d = 0; d < l.dim_stride; d += 16) V::store(v + d, V::mul(scale, load_f8(codes + d)));
+    }
   }
   static void decode_keys(const std::byte* group, int64_t dk, float* k) {
     const auto* codes = reinterpret_cast<const int8_t*>(group);

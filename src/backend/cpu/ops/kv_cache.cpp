@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/e4m3.h"
 #include "base/half.h"
 #include "base/round_up.h"
 
@@ -13,7 +15,7 @@ namespace tokamak::cpu {
 namespace {
 constexpr int64_t kAlign = 64;
 
-int64_t element_bytes(DType type) { return type == DType::f32 ? 4 : type == DType::f16 ? 2 : 1; }
+int64_t element_bytes(DType type) { return type == DType::q8_0 ? 1 : dtype_row(type).block_bytes; }
 
 template <class T>
 T read_as(const std::byte* p) {
@@ -24,11 +26,11 @@ T read_as(const std::byte* p) {
 }  // namespace
 
 Result<KvLayout> make_kv_layout(KvRole role, DType type, int64_t n_head_kv, int64_t head_dim, int64_t page_size) {
-  if (type != DType::f32 && type != DType::f16 && type != DType::q8_0)
+  if (std::ranges::find(kCacheDTypes, type) == std::end(kCacheDTypes))
     return Error{.code = ErrorCode::unsupported,
-                 .what = fmt::format("cannot hold {} on the CPU", dtype_name(type)),
+                 .what = fmt::format("cannot hold {}", dtype_name(type)),
                  .where = "KV cache",
-                 .hint = "--cache-type takes f16, f32 or q8_0 here"};
+                 .hint = "use f16"};
   if (n_head_kv < 1 || n_head_kv > 65536 || head_dim < 1 || head_dim > kMaxHeadDim || page_size < kSlotGroup ||
       page_size > 65536 || page_size % kSlotGroup != 0)
     return Error{
@@ -38,9 +40,11 @@ Result<KvLayout> make_kv_layout(KvRole role, DType type, int64_t n_head_kv, int6
         .hint = fmt::format("heads have 1 to {} dimensions, pages a multiple of 16 slots", kMaxHeadDim)};
   KvLayout l{.role = role, .type = type, .n_head_kv = n_head_kv, .head_dim = head_dim, .page_size = page_size};
   l.dim_stride = round_up(head_dim, kSlotGroup);
-  l.n_scales = type == DType::q8_0 ? div_round_up(head_dim, kKvScaleDims) : 0;
-  l.slot_bytes = l.dim_stride * element_bytes(type) + 2 * l.n_scales;
-  l.group_bytes = kSlotGroup * (role == KvRole::keys ? head_dim * element_bytes(type) + 2 * l.n_scales : l.slot_bytes);
+  l.n_scales = type == DType::q8_0 ? div_round_up(head_dim, kKvScaleDims) : type == DType::f8_e4m3 ? 1 : 0;
+  l.scale_bytes = type == DType::f8_e4m3 ? sizeof(float) : sizeof(uint16_t);
+  const int64_t scales = l.n_scales * l.scale_bytes;
+  l.slot_bytes = l.dim_stride * element_bytes(type) + scales;
+  l.group_bytes = kSlotGroup * (role == KvRole::keys ? head_dim * element_bytes(type) + scales : l.slot_bytes);
   l.page_bytes = round_up(n_head_kv * (page_size / kSlotGroup) * l.group_bytes, kAlign);
   return l;
 }
@@ -136,11 +140,14 @@ void read_kv_slot(const KvPlane& plane, int64_t slot, int64_t head, float* out) 
       out[d] = read_as<float>(p);
     } else if (l.type == DType::f16) {
       out[d] = f16_to_f32(read_as<uint16_t>(p));
+    } else if (l.type == DType::bf16) {
+      out[d] = bf16_to_f32(read_as<uint16_t>(p));
     } else {
-      const int64_t block = d / kKvScaleDims;
-      const std::byte* scale = keys ? group + l.head_dim * kSlotGroup + 2 * (block * kSlotGroup + lane)
-                                    : group + lane * l.slot_bytes + l.dim_stride + 2 * block;
-      out[d] = f16_to_f32(read_as<uint16_t>(scale)) * static_cast<float>(read_as<int8_t>(p));
+      const int64_t block = l.n_scales == 1 ? 0 : d / kKvScaleDims;
+      const std::byte* scale = keys ? group + l.head_dim * kSlotGroup + l.scale_bytes * (block * kSlotGroup + lane)
+                                    : group + lane * l.slot_bytes + l.dim_stride + l.scale_bytes * block;
+      out[d] = l.type == DType::q8_0 ? f16_to_f32(read_as<uint16_t>(scale)) * static_cast<float>(read_as<int8_t>(p))
+                                     : read_as<float>(scale) * f8_e4m3_to_f32(read_as<uint8_t>(p));
     }
   }
 }

@@ -4,9 +4,10 @@
 // Inside a page: [n_head_kv][page_size / 16] groups of 16 slots. One group is
 //   keys    elements [head_dim][16]: one vector load gives one dimension of 16 keys
 //   values  elements [16][dim_stride], dim_stride = head_dim rounded up to 16; the padding is 0
-// q8_0 stores int8 codes in that order, followed by the f16 scales of 32 dimensions of one slot each:
-//   keys    scales [ceil(head_dim / 32)][16] behind the group's codes
-//   values  scales [ceil(head_dim / 32)] behind each slot's codes
+// q8_0 and f8_e4m3 store codes of a byte in that order, followed by scales: f16 for 32 dimensions of a slot each, or
+// one f32 for the whole slot:
+//   keys    scales [n_scales][16] behind the group's codes
+//   values  scales [n_scales] behind each slot's codes
 // Goals: no allocation after creation; pages behave alike wherever they lie. Non-goals: which page belongs to whom.
 #pragma once
 
@@ -31,10 +32,11 @@ inline constexpr int64_t kKvScaleDims = 32;  // dimensions per q8_0 scale
 // Where everything lies; bytes unless said otherwise. Plain data, made by make_kv_layout.
 struct KvLayout {
   KvRole role;
-  DType type;  // f32, f16 or q8_0
+  DType type;  // of kCacheDTypes
   int64_t n_head_kv, head_dim, page_size;
   int64_t dim_stride;   // elements from one slot to the next in a value group
-  int64_t n_scales;     // per slot; 0 unless q8_0
+  int64_t n_scales;     // per slot; 0 where elements are numbers of their own
+  int64_t scale_bytes;  // of one
   int64_t slot_bytes;   // of a value slot
   int64_t group_bytes;  // 16 slots of one head
   int64_t page_bytes;   // multiple of 64

@@ -3,6 +3,7 @@
 
 #include "backend/cpu/ops/op_sets.h"
 #include "backend/cpu/ops/rows_generic.h"
+#include "base/e4m3.h"
 
 namespace tokamak::cpu {
 
@@ -67,14 +68,19 @@ struct KvRows {
 
   static void write_slot(const KvLayout& l, std::byte* group, int64_t lane, const float* x) {
     const bool keys = l.role == KvRole::keys;
-    std::byte* first = group + (keys ? lane * (l.slot_bytes - 2 * l.n_scales) / l.dim_stride : lane * l.slot_bytes);
+    const int64_t scales_bytes = l.n_scales * l.scale_bytes;
+    std::byte* first = group + (keys ? lane * (l.slot_bytes - scales_bytes) / l.dim_stride : lane * l.slot_bytes);
+    std::byte* scales = keys ? group + l.head_dim * kSlotGroup + l.scale_bytes * lane : first + l.dim_stride;
     const int64_t step = keys ? kSlotGroup : 1;  // elements from one dimension to the next
     if (l.type == DType::f32) {
       for (int64_t d = 0; d < l.head_dim; ++d) reinterpret_cast<float*>(first)[d * step] = x[d];
     } else if (l.type == DType::f16) {
       write_f16(x, l.head_dim, step, reinterpret_cast<uint16_t*>(first));
+    } else if (l.type == DType::bf16) {
+      for (int64_t d = 0; d < l.head_dim; ++d) reinterpret_cast<uint16_t*>(first)[d * step] = f32_to_bf16(x[d]);
+    } else if (l.type == DType::f8_e4m3) {
+      write_f8(x, l.head_dim, step, reinterpret_cast<uint8_t*>(first), reinterpret_cast<float*>(scales));
     } else {
-      std::byte* scales = keys ? group + l.head_dim * kSlotGroup + 2 * lane : first + l.dim_stride;
       write_q8_0(x, l.head_dim, step, reinterpret_cast<int8_t*>(first), reinterpret_cast<uint16_t*>(scales));
     }
   }
@@ -100,6 +106,16 @@ struct KvRows {
       for (int64_t k = 0; k < n; ++k) codes[(i + k) * step] = to_code(rounded[k]);
       scales[i / kKvScaleDims * step] = f32_to_f16(d);
     }
+  }
+  static void write_f8(const float* x, int64_t n_elems, int64_t step, uint8_t* codes, float* scale) {
+    uint32_t largest = 0;  // the bits of |x| are in its order, NaN above all
+    for (int64_t d = 0; d < n_elems; ++d) {
+      const uint32_t bits = std::bit_cast<uint32_t>(x[d]) & 0x7FFFFFFF;
+      largest = largest < bits ? bits : largest;
+    }
+    const F8Scale f8 = f8_scale(std::bit_cast<float>(largest));
+    for (int64_t d = 0; d < n_elems; ++d) codes[d * step] = f32_to_f8_e4m3(x[d] * f8.inverse);
+    *scale = f8.scale;
   }
   static int8_t to_code(float x) { return static_cast<int8_t>(x == x ? x : 0.0f); }
 };

@@ -170,7 +170,7 @@ struct RopeArgs {
 
 // SET_ROWS, ROPE+SET_ROWS, RMS_NORM+MUL+ROPE+SET_ROWS into a KV plane; item = token * n_head_kv + head.
 //   f16 rounds to nearest even (above 65519: inf); q8_0: d = max|x| / 127 over 32 dimensions, codes = round(x / d),
-//   d stored as f16. inf or NaN in a q8_0 block makes codes of that block unspecified.
+//   d stored as f16; f8_e4m3: base/e4m3.h. inf or NaN in a q8_0 block makes codes of that block unspecified.
 struct KvWriteArgs {
   KvPlane plane;
   const int32_t* slots = nullptr;  // [n_tokens], distinct
