@@ -75,6 +75,7 @@ class Block {
     running = this;
     error_.clear();
     copies_.clear();
+    woken_.clear();
     named_ = {};
     products_.assign(threads_.size() / kGroup + 1, {});
     n_alive_ = threads_.size();
@@ -99,7 +100,7 @@ class Block {
 
   Thread& self() { return *self_; }
   Products& products_of(const Thread& t) { return products_[t.n / kGroup]; }
-  bool is_lazy() const { return order_ == Order::lazy; }
+  bool is_descending() const { return order_ == Order::descending; }
   const SharedMemory& shared() const { return shared_; }
 
   [[noreturn]] void fail_thread(const std::string& what) {
@@ -151,14 +152,19 @@ class Block {
     Barrier& b = barrier_at(address);
     if (b.pending == 0) fail_thread("barrier " + std::to_string(address) + ": more arrivals than it counts");
     --b.pending;
-    end_phase(address, b);
+    // Ascending, who was waited for makes room at once: what it has yet to do comes too late for what it gave away.
+    if (end_phase(address, b) && !is_descending()) give_way();
   }
-  void end_phase(uint32_t address, Barrier& b) {
-    if (b.pending > 0 || b.bytes() != 0) return;
+  // Whether threads wait no longer.
+  bool end_phase(uint32_t address, Barrier& b) {
+    if (b.pending > 0 || b.bytes() != 0) return false;
     b.pending = b.expected;
     b.bytes_and_phase ^= 1;
+    bool any = false;
     for (Thread& t : threads_)
-      if (t.waits == Waits::barrier && t.barrier == address && b.phase() != t.parity) t.waits = Waits::no;
+      if (t.waits == Waits::barrier && t.barrier == address && b.phase() != t.parity)
+        t.waits = Waits::no, woken_.push_back(t.n), any = true;
+    return any;
   }
   void wait_barrier(uint32_t address, uint32_t parity) {
     if (barrier_at(address).phase() != parity) return;
@@ -171,7 +177,7 @@ class Block {
   };
   void add_copy(Copy copy) {
     copies_.push_back(std::move(copy));
-    if (!is_lazy()) finish_copy();
+    if (!is_descending()) finish_copy();
   }
   void finish_copy() {
     const Copy copy = std::move(copies_.front());
@@ -191,7 +197,7 @@ class Block {
     return window.data() + at;
   }
 
-  static void run_thread(size_t i) {
+  static void body(size_t i) {
     running->grid_.kernel();
     Thread& t = running->threads_[i];
     const Products& p = running->products_of(t);
@@ -218,15 +224,28 @@ class Block {
     bool went_on = false;
     const size_t n = threads_.size();
     for (size_t step = 0; step < n && error_.empty(); ++step) {
-      const size_t i = is_lazy() ? n - 1 - step : step;
-      if (threads_[i].waits != Waits::no) continue;
-      went_on = true;
-      self_ = &threads_[i];
-      threadIdx = index_of(self_->n);
-      fibers_.enter(i);
-      self_ = nullptr;
+      went_on |= go_on_with(is_descending() ? n - 1 - step : step);
+      while (!woken_.empty() && error_.empty()) {
+        const size_t i = woken_.front();
+        woken_.pop_front();
+        if (!is_descending()) went_on |= go_on_with(i);
+      }
     }
     return went_on;
+  }
+  // Until it waits or gives way; false where it waits already.
+  bool go_on_with(size_t i) {
+    if (threads_[i].waits != Waits::no) return false;
+    self_ = &threads_[i];
+    threadIdx = index_of(self_->n);
+    fibers_.enter(i);
+    self_ = nullptr;
+    return true;
+  }
+  void give_way() {
+    Thread* const me = self_;
+    fibers_.leave();
+    self_ = me;
   }
   void leave_while_waiting() {
     Thread* const me = self_;
@@ -279,6 +298,7 @@ class Block {
   std::array<Named, kNamedBarriers> named_{};
   std::vector<Products> products_;
   std::deque<Copy> copies_;
+  std::deque<size_t> woken_;  // by the end of a phase: they run next
   Thread* self_ = nullptr;
   size_t n_alive_ = 0;
   std::string error_;
@@ -309,12 +329,12 @@ class Signals {
 std::string run_blocks(const Grid& grid, Order order) {
   const Signals signals;
   static std::unique_ptr<Fibers> fibers;  // kept: they begin slowly
-  if (!fibers) fibers = std::make_unique<Fibers>(Block::run_thread);
+  if (!fibers) fibers = std::make_unique<Fibers>(Block::body);
   SharedMemory shared(grid.shared_bytes);
   Block one(grid, order, shared, *fibers);
   const uint64_t n = uint64_t{grid.grid.x} * grid.grid.y * grid.grid.z;
   for (uint64_t step = 0; step < n; ++step) {
-    const uint64_t i = order == Order::lazy ? n - 1 - step : step;
+    const uint64_t i = order == Order::descending ? n - 1 - step : step;
     const auto x = static_cast<unsigned>(i % grid.grid.x), y = static_cast<unsigned>(i / grid.grid.x % grid.grid.y);
     const auto z = static_cast<unsigned>(i / grid.grid.x / grid.grid.y);
     if (const std::string error = one.run_block({x, y, z}); !error.empty()) {
@@ -379,7 +399,7 @@ void copy_behind(uint32_t barrier, uint32_t n_bytes, std::function<void()> copy)
 }
 
 void product_behind(std::function<void()> product) {
-  if (!block().is_lazy()) return product();
+  if (block().is_descending()) return product();
   block().products_of(block().self()).products.push_back(std::move(product));
 }
 void end_product_group() {

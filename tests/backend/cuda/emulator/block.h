@@ -17,9 +17,10 @@ extern dim3 blockDim, gridDim;
 
 namespace tokamak::cuda::emulator {
 
-// Two orders that correct kernels cannot tell apart: blocks and threads ascending, copies and products of tensor cores
-// done at once; or descending, and those done as late as barriers and waits allow.
-enum class Order { eager, lazy };
+// Two orders that correct kernels cannot tell apart. Ascending: copies are done when they are begun, and products of
+// tensor cores when they are waited for (memory that is given back too early has changed by then). Descending: products
+// when they are begun, and copies when no thread can go on (memory that is read too early has not changed yet).
+enum class Order { ascending, descending };
 
 struct Grid {
   dim3 grid, block;

@@ -15,9 +15,10 @@ namespace tokamak::cuda::emulator {
 namespace {
 
 using ::testing::HasSubstr;
-constexpr auto kOrders = std::to_array({Order::eager, Order::lazy});
+constexpr auto kOrders = std::to_array({Order::ascending, Order::descending});
 
-std::string run_threads(unsigned n, std::function<void()> kernel, Order order = Order::eager, size_t shared = 4096) {
+std::string run_threads(unsigned n, std::function<void()> kernel, Order order = Order::ascending,
+                        size_t shared = 4096) {
   return run({1, n, shared, std::move(kernel)}, order);
 }
 uint32_t word_address(uint32_t i) { return shared_address(dynamic_shared(16)) + 4 * i; }
@@ -44,7 +45,7 @@ TEST(EmulatorBlock, SharedMemoryBeginsAsNaN) {
                    sync_block();
                    word(thread_in_block() % 16) = 1;
                  }},
-                Order::eager),
+                Order::ascending),
             "");
 }
 
@@ -65,8 +66,8 @@ TEST(EmulatorBlock, SyncSeparatesWritesFromReads) {
     EXPECT_EQ(kernel(true), "");
     for (uint32_t i = 0; i < 256; ++i) EXPECT_EQ(seen[i], 256 - i);
     EXPECT_EQ(kernel(false), "");  // without it the two orders differ
-    EXPECT_EQ(seen[0], order == Order::eager ? 0xFFFFFFFF : 256);
-    EXPECT_EQ(seen[255], order == Order::eager ? 1 : 0xFFFFFFFF);
+    EXPECT_EQ(seen[0], order == Order::ascending ? 0xFFFFFFFF : 256);
+    EXPECT_EQ(seen[255], order == Order::ascending ? 1 : 0xFFFFFFFF);
   }
 }
 
@@ -202,8 +203,8 @@ TEST(EmulatorBarrier, CountsArrivalsAndBytes) {
                   },
                   order),
               "");
-    // The lazy order shows who does not wait.
-    EXPECT_EQ(early[31], order == Order::eager ? 131 : 0xFFFFFFFF);
+    // The descending order shows who does not wait.
+    EXPECT_EQ(early[31], order == Order::ascending ? 131 : 0xFFFFFFFF);
     for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(late[i], 132 + i);
   }
 }

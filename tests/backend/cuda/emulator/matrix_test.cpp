@@ -69,7 +69,7 @@ TEST(EmulatorMatrix, MultiplyIsARowTimesAColumn) {
                        half_to_float);
                    for (int i = 0; i < 4; ++i) got[static_cast<size_t>((g + i / 2 * 8) * 8 + t + i % 2)] = c[i];
                  }},
-                Order::eager),
+                Order::ascending),
             "");
   for (int row = 0; row < 16; ++row)
     for (int column = 0; column < 8; ++column) {
@@ -95,7 +95,7 @@ TEST(EmulatorMatrix, LoadsAndTransposes) {
                      if (transpose(plain[m]) != turned[m]) fail("movmatrix");
                    }
                  }},
-                Order::lazy),
+                Order::descending),
             "");
 }
 
@@ -139,7 +139,7 @@ void check_warpgroup(bool shared_a, bool transposed, Order order) {
         multiply_registers(c, 128, words, operand, adds);
     }
     products_end();
-    if (order == Order::lazy && !std::isnan(c[0])) fail("not lazy");
+    if (std::isnan(c[0]) != (order == Order::ascending)) fail("done too early or too late");
     products_wait(0);
     for (uint32_t i = 0; i < 64; ++i) got[(row + i / 2 % 2 * 8) * 128 + i / 4 * 8 + t + i % 2] = c[i];
   };
@@ -152,7 +152,7 @@ void check_warpgroup(bool shared_a, bool transposed, Order order) {
     }
 }
 TEST(EmulatorWarpgroup, MultipliesPanels) {
-  for (const Order order : {Order::eager, Order::lazy})
+  for (const Order order : {Order::ascending, Order::descending})
     for (const bool shared_a : {false, true})
       for (const bool transposed : {false, true}) check_warpgroup(shared_a, transposed, order);
 }
@@ -162,7 +162,7 @@ TEST(EmulatorWarpgroup, ProductsMustBeWaitedFor) {
     multiply_registers(c, 64, {0, 0, 0, 0}, {uint64_t{kSharedWindow / 16} | uint64_t{1} << 62, false}, false);
     products_end();
   };
-  EXPECT_NE(run({1, 128, 8192, kernel}, Order::lazy).find("ends before its products"), std::string::npos);
+  EXPECT_NE(run({1, 128, 8192, kernel}, Order::ascending).find("ends before its products"), std::string::npos);
 }
 
 }  // namespace

@@ -87,10 +87,10 @@ cudaError_t report(const std::string& what) {
 
 cudaError_t run_both(const Grid& grid) {
   const Contents before = contents();
-  if (const std::string error = run(grid, Order::lazy); !error.empty()) return report(error);
+  if (const std::string error = run(grid, Order::descending); !error.empty()) return report(error);
   const Contents after = contents();
   restore(before);
-  if (const std::string error = run(grid, Order::eager); !error.empty()) return report(error);
+  if (const std::string error = run(grid, Order::ascending); !error.empty()) return report(error);
   size_t i = 0;
   for (const auto& [p, a] : allocations) {
     const std::vector<std::byte>& other = after[i++];

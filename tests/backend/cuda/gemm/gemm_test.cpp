@@ -142,7 +142,7 @@ TEST_P(GemmTypes, ShapesAndColumns) {
                                                         {97, 1536, 300},
                                                         {333, 512, 256},
                                                         {64, 8448, 33}},
-                                                       {{37, 768, 17}, {70, 256, 130}})) {
+                                                       {{37, 768, 17}, {250, 2304, 20}, {70, 256, 130}})) {
     const Case c = make_case(GetParam().dtype, 1, n_rows, k, n_cols, static_cast<uint64_t>(n_rows + n_cols));
     Product run(c);
     check_product(c, run.result());

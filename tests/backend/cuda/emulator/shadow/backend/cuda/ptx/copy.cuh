@@ -1,4 +1,4 @@
-// src/backend/cuda/ptx/copy.cuh, emulated. Copies are made at once or, in the lazy order, when no thread can go on.
+// src/backend/cuda/ptx/copy.cuh, emulated. Copies are made at once or, in descending order, when no thread can go on.
 #pragma once
 
 #include <cstdint>

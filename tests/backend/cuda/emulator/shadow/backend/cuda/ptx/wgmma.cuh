@@ -1,4 +1,4 @@
-// src/backend/cuda/ptx/wgmma.cuh, emulated. Products are made at once or, in the lazy order, when they are waited for.
+// src/backend/cuda/ptx/wgmma.cuh, emulated. Products are made at once or, in ascending order, when they are waited for.
 #pragma once
 
 #include <cstdint>
