@@ -10,7 +10,7 @@
 namespace tokamak::cuda {
 
 namespace {
-constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+constexpr double kMiB = 1024.0 * 1024.0, kGiB = 1024.0 * kMiB;
 constexpr uint64_t kAlignment = 256;
 constexpr uint64_t kFirstPlannedAddress = uint64_t{1} << 46;  // never read or written
 
@@ -96,11 +96,10 @@ Result<PinnedBuffer> PinnedBuffer::allocate(uint64_t n_bytes, bool only_plan) {
   void* data = nullptr;
   if (cudaMallocHost(&data, n_bytes) != cudaSuccess) {
     cudaGetLastError();
-    return Error{
-        .code = ErrorCode::out_of_memory,
-        .what = fmt::format("cannot pin {:.1f} MiB of the host's memory", static_cast<double>(n_bytes) / 1048576),
-        .where = "CUDA",
-        .hint = "lower --batch or the context"};
+    return Error{.code = ErrorCode::out_of_memory,
+                 .what = fmt::format("cannot pin {:.1f} MiB of the host's memory", static_cast<double>(n_bytes) / kMiB),
+                 .where = "CUDA",
+                 .hint = "lower --batch or the context"};
   }
   out.data_ = static_cast<std::byte*>(data);
   out.n_bytes_ = n_bytes;

@@ -9,7 +9,6 @@
 namespace tokamak::cuda {
 
 namespace {
-using ir::Attr;
 
 Result<void> lower_argsort(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
@@ -26,20 +25,10 @@ std::string beyond_mask_groups(const ir::Graph&, const ir::Node& node) {
 
 Result<void> lower_mask_groups(Lowering& l, Nodes nodes) {
   const ir::Node& node = l.graph.node(nodes[0]);
-  const Rows x = l.rows(node.inputs[0]), y = l.rows(node.output);
   MaskGroupsArgs args;
   lowering::set_groups(args, node.attrs);
   CHECK(args.n_group <= kMaxGroups && args.n_best <= kMaxBest, args.n_group, args.n_best);
-  args.x_stride = x.stride_elems;
-  args.y_stride = y.stride_elems;
-  args.n_rows = x.n_rows;
-  args.row_elems = x.n;
-  l.add("mask_groups", [=](const RunContext& c) {
-    MaskGroupsArgs a = args;
-    a.x = c.at(x.address);
-    a.y = c.at(y.address);
-    return launch_mask_groups(a, c.stream);
-  });
+  add_rows(l, "mask_groups", l.rows(node.inputs[0]), l.rows(node.output), args, launch_mask_groups);
   return {};
 }
 
@@ -68,10 +57,7 @@ Result<void> lower_add_id(Lowering& l, Nodes nodes) {
 
 bool supports_router(const ir::Graph& graph, Nodes nodes) {
   const lowering::Router r = lowering::router_of(graph, nodes);
-  if (r.mask != ir::kNone) {
-    const ir::Attrs& attrs = graph.node(r.mask).attrs;
-    if (attrs.integer(Attr::n_group) > kMaxGroups || attrs.integer(Attr::n_best) > kMaxBest) return false;
-  }
+  if (r.mask != ir::kNone && !beyond_mask_groups(graph, graph.node(r.mask)).empty()) return false;
   return lowering::routes_rows(graph, r, kMaxRoutedExperts);
 }
 
