@@ -9,6 +9,7 @@ namespace tokamak::cpu {
 
 namespace {
 constexpr uint64_t kStateAlignFloats = 16;
+constexpr size_t kMinTouchAhead = size_t{64} << 20;  // bytes of a cache whose first touches are noticed
 }  // namespace
 
 Result<std::unique_ptr<CpuKv>> CpuKv::create(const KvConfig& config, Backing backing) {
@@ -26,6 +27,8 @@ Result<std::unique_ptr<CpuKv>> CpuKv::create(const KvConfig& config, Backing bac
       n_floats += round_up(static_cast<uint64_t>(elems * config.n_state_rows), kStateAlignFloats);
     }
   kv->states_ = TRY(Buffer::allocate(n_floats * sizeof(float), backing));
+  if (backing == Backing::memory && kv->storage_.n_bytes() >= kMinTouchAhead)
+    kv->touch_ahead_ = std::make_unique<TouchAhead>(kv->storage_);
   return kv;
 }
 
@@ -81,6 +84,10 @@ size_t CpuKv::tiling(int64_t group) {
 
 void CpuKv::begin_step(const StepInputs& inputs) {
   sequences_.resize(inputs.sequences.size());
+  int32_t last_page = -1;
+  for (const auto& sequence : inputs.sequences)
+    if (!sequence.pages.empty()) last_page = std::max(last_page, sequence.pages.back());
+  if (touch_ahead_) touch_ahead_->use(last_page);
   for (size_t i = 0; i < sequences_.size(); ++i)
     sequences_[i] = {.pages = inputs.sequences[i].pages.data(), .n_keys = 0};
   runs_.assign(inputs.sequences.size(), {});

@@ -2,6 +2,7 @@
 // values (one program runs at a time) and what attention needs to know about the step at hand.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "backend/cpu/ops/attention.h"
 #include "backend/cpu/ops/kv_cache.h"
 #include "backend/cpu/ops/recurrent.h"
+#include "backend/cpu/touch_ahead.h"
 #include "base/buffer.h"
 
 namespace tokamak::cpu {
@@ -59,6 +61,7 @@ class CpuKv : public KvCache {
   std::vector<Tiling> tilings_;
   std::vector<AttentionSequence> sequences_;
   std::vector<SequenceRun> runs_;
+  std::unique_ptr<TouchAhead> touch_ahead_;  // last: it uses the storage; null where the cache is small
 };
 
 }  // namespace tokamak::cpu
