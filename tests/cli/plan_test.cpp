@@ -38,7 +38,10 @@ TEST(Plan, RefusesWhatServingWouldRefuse) {
   expect_refusal({"plan", chat_model().string(), "--parallel", "0"}, 2, "--parallel");
   expect_refusal({"plan", "no such file.gguf"}, 3, "no such file");
   // Not the setting that follows from it.
-  expect_refusal({"plan", chat_model().string(), "--ctx-size", "1999999999"}, 2, "--ctx-size");
+  const RunResult beyond = run_tokamak({"plan", chat_model().string(), "--ctx-size", "1999999999"});
+  EXPECT_EQ(beyond.status, 2);
+  EXPECT_THAT(beyond.talk, HasSubstr("context size (--ctx-size): 1999999999"));
+  EXPECT_THAT(beyond.talk, testing::Not(HasSubstr("--kv-tokens")));
   const RunResult largest = run_tokamak({"plan", chat_model().string(), "--ctx-size", "1073741824", "-t", "1"});
   EXPECT_EQ(largest.status, 0) << largest.talk;
 }
