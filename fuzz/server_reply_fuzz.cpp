@@ -25,29 +25,51 @@ std::vector<ReplyFormat> make_formats() {
   const std::string json = "{{ '{\"name\": \"' + f.name + '\", \"arguments\": ' + f.arguments | tojson + '}' }}";
   const std::string each = "{%- for k, v in f.arguments.items() %}";
   std::vector<ReplyFormat> out;
-  for (const std::string& text :
-       {source("", "{{ '<c>' }}" + json + "{{ '</c>' }}", ""),
-        source("<cs>[", json + "{{ ',' if not loop.last }}", "]</cs>"), source("", json, ""),
-        source("", "{{ f.name + '\\n' + f.arguments | tojson + '\\n' }}", ""),
-        source("<cs>", "{{ '<c>' + f.name + '<a>' + f.arguments | tojson + '</c>' }}", "</cs>"),
-        source(
-            "",
-            "{{ '<c>' + f.name + '\\n' }}" + each + "{{ '<k>' + k + '</k><v>' + v + '</v>' }}{%- endfor %}{{ '</c>' }}",
-            ""),
-        source(
-            "<cs>",
-            "{{ '<c=' + f.name + '>' }}" + each + "{{ '<' + k + '>' + v + '</' + k + '>' }}{%- endfor %}{{ '</c>' }}",
-            "</cs>"),
-        source("<cs>[",
-               "{{ f.name + '(' }}" + each +
-                   "{{ k + '=' + v | tojson }}{{ ', ' if not loop.last }}{%- endfor %}{{ ')' }}{{ ', ' if not "
-                   "loop.last }}",
-               "]</cs>"),
-        source("",
-               "{{ '<c>' + f.name + '{' }}" + each +
-                   "{{ k + ':<q>' + v + '<q>' }}{{ ',' if not loop.last }}{%- endfor %}{{ '}</c>' }}",
-               ""),
-        std::string("<|start|><|channel|><|message|>functions.")}) {
+  for (
+      const std::string& text :
+      {source("", "{{ '<c>' }}" + json + "{{ '</c>' }}", ""),
+       source("<cs>[", json + "{{ ',' if not loop.last }}", "]</cs>"), source("", json, ""),
+       source("", "{{ f.name + '\\n' + f.arguments | tojson + '\\n' }}", ""),
+       source("<cs>", "{{ '<c>' + f.name + '<a>' + f.arguments | tojson + '</c>' }}", "</cs>"),
+       source(
+           "",
+           "{{ '<c>' + f.name + '\\n' }}" + each + "{{ '<k>' + k + '</k><v>' + v + '</v>' }}{%- endfor %}{{ '</c>' }}",
+           ""),
+       source("<cs>",
+              "{{ '<c=' + f.name + '>' }}" + each + "{{ '<' + k + '>' + v + '</' + k + '>' }}{%- endfor %}{{ '</c>' }}",
+              "</cs>"),
+       source("<cs>[",
+              "{{ f.name + '(' }}" + each +
+                  "{{ k + '=' + v | tojson }}{{ ', ' if not loop.last }}{%- endfor %}{{ ')' }}{{ ', ' if not "
+                  "loop.last }}",
+              "]</cs>"),
+       source("",
+              "{{ '<c>' + f.name + '{' }}" + each +
+                  "{{ k + ':<q>' + v + '<q>' }}{{ ',' if not loop.last }}{%- endfor %}{{ '}</c>' }}",
+              ""),
+       source("<cs>[",
+              "{{ f.name + '(' }}" + each +
+                  "{{ k + '=\\'' + v + '\\'' if v is string else v | tojson }}{{ ', ' if not loop.last }}{%- endfor %}"
+                  "{{ ')' }}{{ ', ' if not loop.last }}",
+              "]</cs>"),
+       source("",
+              "{{ '<c>' + f.name + '>' }}" + each +
+                  "{{ '<k>' + k + '</k><v>' }}{{ '<![' + v + ']]>' if v is string and '<' in v else v }}{{ '</v>' }}"
+                  "{%- endfor %}{{ '</c>' }}",
+              ""),
+       "{%- macro n(o) %}{%- for k, v in o.items() %}{{ '<' + k + '>' }}{%- if v is mapping %}{{ n(v) }}"
+       "{%- elif v is iterable and v is not string %}{%- for i in v %}{{ '<item>' }}{{ i }}{{ '</item>' }}{%- endfor %}"
+       "{%- else %}{{ v }}{%- endif %}{{ '</' + k + '>' }}{%- endfor %}{%- endmacro %}" +
+           source("<cs>", "{{ '<c=' + f.name + '>' }}{{ n(f.arguments) }}{{ '</c>' }}", "</cs>"),
+       "{%- for m in messages %}{%- if m.role != 'assistant' %}[{{ m.content }}]{%- else %}"
+       "{%- if m.reasoning_content %}{{ '<s>A to=self<b>' + m.reasoning_content + '<e>' }}{%- endif %}"
+       "{%- for c in m.tool_calls or [] %}{{ '<s>A to=' + c.function.name + '<b><c>' + c.function.name + '>' }}"
+       "{%- for k, v in c.function.arguments.items() %}{{ '<p>' + k + '=' + v + '</p>' }}{%- endfor %}"
+       "{{ '</c>' }}{{ '<e>' if not loop.last }}{%- endfor %}"
+       "{%- if not m.tool_calls %}{{ '<s>A to=user<b>' + m.content }}{%- endif %}{{ '<end>' }}{%- endif %}"
+       "{%- endfor %}{%- if add_generation_prompt %}{{ '<s>A' }}{%- endif %}" +
+           std::string(),
+       std::string("<|start|><|channel|><|message|>functions.")}) {
     auto chat_template = ChatTemplate::parse(text, "", "");
     if (chat_template) out.push_back(find_reply_format(*chat_template));
   }
@@ -58,11 +80,14 @@ std::vector<ReplyDelta> read(const ReplyFormat& format, std::string_view text, c
   OutputOptions options;
   server::set_reply_output(format, true, "", options);
   auto machine = OutputMachine::create(options);
-  static const std::vector<Json> kTools = {
-      {{"type", "function"},
-       {"function",
-        {{"name", "f"},
-         {"parameters", {{"properties", {{"s", {{"type", "string"}}}, {"n", {{"type", "integer"}}}}}}}}}}};
+  static const std::vector<Json> kTools = {{{"type", "function"},
+                                            {"function",
+                                             {{"name", "f"},
+                                              {"parameters",
+                                               {{"properties",
+                                                 {{"s", {{"type", "string"}}},
+                                                  {"n", {{"type", "integer"}}},
+                                                  {"l", {{"type", "array"}, {"items", {{"type", "object"}}}}}}}}}}}}};
   server::ReplyParser parser(format, true, 3, kTools);
   std::vector<ReplyDelta> out;
   const auto take = [&](std::vector<ReplyDelta> deltas) {
