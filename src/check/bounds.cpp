@@ -162,10 +162,6 @@ std::vector<double> state_bounds(const Case& c, const States& states) {
   return out;
 }
 
-std::vector<double> zeros_or(const std::vector<double>& e, size_t n) {
-  return e.empty() ? std::vector<double>(n, 0.0) : e;
-}
-
 }  // namespace
 
 Result<Expected> expect(const Case& c, Backend& reference, const Arithmetic& arithmetic) {
@@ -184,13 +180,12 @@ Result<Expected> expect(const Case& c, Backend& reference, const Arithmetic& ari
   std::vector<Numbers> numbers = analyse(c, c.graph, c.step, arithmetic, states, results, out.is_ambiguous);
   for (ValueId id : c.graph.outputs) out.outputs.push_back({std::move(numbers[id].x), std::move(numbers[id].e)});
   out.states = {std::move(run.states), state_bounds(c, states)};
-  size_t next = 0;
-  for (size_t layer = 0; layer < c.kv.layers.size() && next < run.values.size(); ++layer) {
-    if (c.kv.layers[layer].n_head_kv == 0) continue;
-    std::vector<float>& x = run.values[next++];
-    const std::vector<double>& e = states.at({ir::StateRole::kv_v, static_cast<int32_t>(layer)}).e;
-    out.values.push_back({std::move(x), zeros_or(e, x.size())});
-  }
+  if (!c.probe) return out;
+  // Cached values are read by a graph of their own, whose arithmetic counts as well.
+  std::map<ValueId, const std::vector<float>*> probed;
+  for (size_t i = 0; i < c.probe->outputs.size(); ++i) probed[c.probe->outputs[i]] = &run.values[i];
+  numbers = analyse(c, *c.probe, c.all_slots, arithmetic, states, probed, out.is_ambiguous);
+  for (ValueId id : c.probe->outputs) out.values.push_back({std::move(numbers[id].x), std::move(numbers[id].e)});
   return out;
 }
 

@@ -32,6 +32,10 @@ struct Arithmetic {
   double bf16_attention_error = 0;
 };
 
+// Of the CUDA backend, whatever --activations says.
+inline constexpr Arithmetic kCudaArithmetic{
+    .half_products_above = 3, .half_attention_above = 64, .bf16_attention_error = 0x1p-16};
+
 struct Bounded {
   std::vector<float> x;
   std::vector<double> bound;

@@ -116,6 +116,9 @@ struct Attention {
     const double score_error =
         carried + ((static_cast<double>(dk) + 8) * kUnit + half) * (magnitude + 1) + 16 * kUnit * softcap;
     const double relative = std::expm1(2 * score_error + (2 * static_cast<double>(slots.size()) + 64) * kUnit + half);
+    // One visible key has weight 1 exactly; but scales of F8 may be applied to weights first, those of Q8_0 in
+    // binary16.
+    const bool one_key = node.inputs.size() < 6 && type != DType::f8_e4m3 && !(in_half && type == DType::q8_0);
     double total = 0;
     for (double score : scores) total += std::exp(score - maximum);
     for (size_t i = 0; i < dv; ++i) {
@@ -127,8 +130,7 @@ struct Attention {
         e += weight * v.e[value];
       }
       const size_t to = (t * n_head + head) * dv + i;
-      // One visible key has weight 1 exactly; scales of F8 may be applied to weights first.
-      const bool is_copy = slots.size() == 1 && node.inputs.size() < 6 && type != DType::f8_e4m3;
+      const bool is_copy = one_key && slots.size() == 1;
       out.e[to] = e * (1 + relative) + (is_copy ? 0 : relative * size + stored(double{out.x[to]}));
     }
   }

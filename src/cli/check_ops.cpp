@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -75,13 +74,9 @@ namespace {
 using check::CaseReport;
 using check::Verdict;
 
-// cuda rounds inputs to int8, or to binary16, whatever --activations says.
 check::Arithmetic arithmetic_of(const CheckOptions& options) {
-  const bool cuda = options.backend_name == "cuda", int8 = options.backend.activations == "int8" || cuda;
-  return {.max_code = int8 ? 127.0 : 127.0 * 128,
-          .half_products_above = cuda ? 3 : std::numeric_limits<int64_t>::max(),
-          .half_attention_above = cuda ? 64 : std::numeric_limits<int64_t>::max(),
-          .bf16_attention_error = cuda ? 0x1p-16 : 0};
+  if (options.backend_name == "cuda") return check::kCudaArithmetic;
+  return {.max_code = options.backend.activations == "int8" ? 127.0 : 127.0 * 128};
 }
 
 struct Totals {

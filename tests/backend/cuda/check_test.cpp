@@ -8,6 +8,7 @@
 
 #include "backend/cuda/backend.h"
 #include "backend/reference/backend.h"
+#include "check/bounds.h"
 #include "check/recipes.h"
 
 namespace tokamak::check {
@@ -20,9 +21,7 @@ void check_cuda_cases(size_t every) {
   const std::vector<Recipe> recipes = all_recipes();
   std::map<std::string, int> counts;
   for (size_t i = 0; i < recipes.size(); i += every) {
-    const CaseReport report = check_case(
-        recipes[i], 1, **backend, *reference,
-        {.max_code = 127, .half_products_above = 3, .half_attention_above = 64, .bf16_attention_error = 0x1p-16});
+    const CaseReport report = check_case(recipes[i], 1, **backend, *reference, kCudaArithmetic);
     EXPECT_NE(report.verdict, Verdict::failed) << report.name << ": " << report.why;
     ++counts[std::string(kVerdicts[static_cast<size_t>(report.verdict)])];
   }
