@@ -66,7 +66,9 @@ Json ServeProcess::expect(int status, std::string_view path, const Json& body) c
 
 void ServeProcess::expect_bad_field(std::string_view field, std::string_view path, const Json& body) const {
   const Json json = expect(400, path, body);
-  if (json.contains("error")) EXPECT_EQ(json["error"]["param"], field) << json;
+  if (json.contains("error")) {
+    EXPECT_EQ(json["error"]["param"], field) << json;
+  }
 }
 
 }  // namespace tokamak::test
