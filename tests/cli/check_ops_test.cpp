@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "cli/process_helpers.h"
@@ -44,7 +45,7 @@ TEST(CheckOps, OtherModes) {
   EXPECT_THAT(grad.output, HasSubstr("0 failed"));
   const RunResult support = run_tokamak({"check-ops", "support", "--op", "SET_ROWS", "--json"});
   EXPECT_EQ(support.status, 0);
-  EXPECT_EQ(json::parse(support.output)["rows"].size(), kCacheDTypes.size());
+  EXPECT_EQ(json::parse(support.output)["rows"].size(), std::size(kCacheDTypes));
   const RunResult perf = run_tokamak({"check-ops", "perf", "--filter", "RMS_NORM .*n=1$", "--json", "-r", "1"});
   ASSERT_EQ(perf.status, 0) << perf.talk;
   EXPECT_GT(json::parse(perf.output)["cases"][0]["seconds"], 0);
