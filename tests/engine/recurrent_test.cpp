@@ -1,5 +1,7 @@
 // Models with recurrent layers: every way to the same tokens gives the same logits, bit for bit.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -26,7 +28,8 @@ std::shared_ptr<const Model> model_of(const Case& c) {
   static std::map<std::string, std::shared_ptr<const Model>> models;
   std::shared_ptr<const Model>& model = models[c.arch];
   if (model) return model;
-  const auto path = std::filesystem::temp_directory_path() / (std::string("tokamak-recurrent-") + c.arch + ".gguf");
+  const auto path =
+      std::filesystem::temp_directory_path() / fmt::format("tokamak-recurrent-{}-{}.gguf", c.arch, getpid());
   const auto writer = synth(*arch::find_dummy(c.arch, c.has_experts), {.type = DType::f16, .seed = 7});
   EXPECT_TRUE(writer && writer->write(path)) << c.arch;
   auto opened = Model::open(path);

@@ -1,6 +1,8 @@
 #include "synth/synth.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -134,7 +136,8 @@ std::vector<float> run(const std::filesystem::path& path, const char* backend, s
 
 TEST_P(EveryDummy, PrefillsAndDecodesAlike) {
   const arch::DummyRow& dummy = *GetParam();
-  const auto path = std::filesystem::temp_directory_path() / (dummy.name() + "-synth-test.gguf");
+  const auto path =
+      std::filesystem::temp_directory_path() / fmt::format("tokamak-synth-{}-{}.gguf", dummy.name(), getpid());
   const auto writer = synth(dummy);
   ASSERT_TRUE(writer) << writer.error().message();
   ASSERT_TRUE(writer->write(path));
