@@ -40,6 +40,12 @@ __device__ __forceinline__ void settle(float (&c)[kN][4]) {
   for (int n = 0; n < kN; ++n) asm volatile("" : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])::"memory");
 }
 
+// Operands of the sums c[first] to c[first + 7].
+#define TOKAMAK_SUMS(c, n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
+#define TOKAMAK_SUMS_8(c, first)                                                                                  \
+  TOKAMAK_SUMS(c, first + 0), TOKAMAK_SUMS(c, first + 1), TOKAMAK_SUMS(c, first + 2), TOKAMAK_SUMS(c, first + 3), \
+      TOKAMAK_SUMS(c, first + 4), TOKAMAK_SUMS(c, first + 5), TOKAMAK_SUMS(c, first + 6), TOKAMAK_SUMS(c, first + 7)
+
 // c[64 x 8 n_tiles] (+)= a[64 x 16] * b[16 x ..], from c[kFirst] on; kTransposed: b is a columns_operand, else a
 // rows_operand. adds = 0: c is overwritten. a: in registers, or a rows_operand.
 template <int kFirst, bool kTransposed, int kN>
@@ -49,14 +55,7 @@ __device__ __forceinline__ void multiply_registers_64(float (&c)[kN][4], const u
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
       "{%32, %33, %34, %35}, %36, p, 1, 1, %38;\n}"
-      : "+f"(c[kFirst + 0][0]), "+f"(c[kFirst + 0][1]), "+f"(c[kFirst + 0][2]), "+f"(c[kFirst + 0][3]),
-        "+f"(c[kFirst + 1][0]), "+f"(c[kFirst + 1][1]), "+f"(c[kFirst + 1][2]), "+f"(c[kFirst + 1][3]),
-        "+f"(c[kFirst + 2][0]), "+f"(c[kFirst + 2][1]), "+f"(c[kFirst + 2][2]), "+f"(c[kFirst + 2][3]),
-        "+f"(c[kFirst + 3][0]), "+f"(c[kFirst + 3][1]), "+f"(c[kFirst + 3][2]), "+f"(c[kFirst + 3][3]),
-        "+f"(c[kFirst + 4][0]), "+f"(c[kFirst + 4][1]), "+f"(c[kFirst + 4][2]), "+f"(c[kFirst + 4][3]),
-        "+f"(c[kFirst + 5][0]), "+f"(c[kFirst + 5][1]), "+f"(c[kFirst + 5][2]), "+f"(c[kFirst + 5][3]),
-        "+f"(c[kFirst + 6][0]), "+f"(c[kFirst + 6][1]), "+f"(c[kFirst + 6][2]), "+f"(c[kFirst + 6][3]),
-        "+f"(c[kFirst + 7][0]), "+f"(c[kFirst + 7][1]), "+f"(c[kFirst + 7][2]), "+f"(c[kFirst + 7][3])
+      : TOKAMAK_SUMS_8(c, kFirst)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds), "n"(kTransposed ? 1 : 0)
       : "memory");
 }
@@ -70,22 +69,7 @@ __device__ __forceinline__ void multiply_registers_128(float (&c)[kN][4], const 
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47,"
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
       "{%64, %65, %66, %67}, %68, p, 1, 1, %70;\n}"
-      : "+f"(c[kFirst + 0][0]), "+f"(c[kFirst + 0][1]), "+f"(c[kFirst + 0][2]), "+f"(c[kFirst + 0][3]),
-        "+f"(c[kFirst + 1][0]), "+f"(c[kFirst + 1][1]), "+f"(c[kFirst + 1][2]), "+f"(c[kFirst + 1][3]),
-        "+f"(c[kFirst + 2][0]), "+f"(c[kFirst + 2][1]), "+f"(c[kFirst + 2][2]), "+f"(c[kFirst + 2][3]),
-        "+f"(c[kFirst + 3][0]), "+f"(c[kFirst + 3][1]), "+f"(c[kFirst + 3][2]), "+f"(c[kFirst + 3][3]),
-        "+f"(c[kFirst + 4][0]), "+f"(c[kFirst + 4][1]), "+f"(c[kFirst + 4][2]), "+f"(c[kFirst + 4][3]),
-        "+f"(c[kFirst + 5][0]), "+f"(c[kFirst + 5][1]), "+f"(c[kFirst + 5][2]), "+f"(c[kFirst + 5][3]),
-        "+f"(c[kFirst + 6][0]), "+f"(c[kFirst + 6][1]), "+f"(c[kFirst + 6][2]), "+f"(c[kFirst + 6][3]),
-        "+f"(c[kFirst + 7][0]), "+f"(c[kFirst + 7][1]), "+f"(c[kFirst + 7][2]), "+f"(c[kFirst + 7][3]),
-        "+f"(c[kFirst + 8][0]), "+f"(c[kFirst + 8][1]), "+f"(c[kFirst + 8][2]), "+f"(c[kFirst + 8][3]),
-        "+f"(c[kFirst + 9][0]), "+f"(c[kFirst + 9][1]), "+f"(c[kFirst + 9][2]), "+f"(c[kFirst + 9][3]),
-        "+f"(c[kFirst + 10][0]), "+f"(c[kFirst + 10][1]), "+f"(c[kFirst + 10][2]), "+f"(c[kFirst + 10][3]),
-        "+f"(c[kFirst + 11][0]), "+f"(c[kFirst + 11][1]), "+f"(c[kFirst + 11][2]), "+f"(c[kFirst + 11][3]),
-        "+f"(c[kFirst + 12][0]), "+f"(c[kFirst + 12][1]), "+f"(c[kFirst + 12][2]), "+f"(c[kFirst + 12][3]),
-        "+f"(c[kFirst + 13][0]), "+f"(c[kFirst + 13][1]), "+f"(c[kFirst + 13][2]), "+f"(c[kFirst + 13][3]),
-        "+f"(c[kFirst + 14][0]), "+f"(c[kFirst + 14][1]), "+f"(c[kFirst + 14][2]), "+f"(c[kFirst + 14][3]),
-        "+f"(c[kFirst + 15][0]), "+f"(c[kFirst + 15][1]), "+f"(c[kFirst + 15][2]), "+f"(c[kFirst + 15][3])
+      : TOKAMAK_SUMS_8(c, kFirst), TOKAMAK_SUMS_8(c, kFirst + 8)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds), "n"(kTransposed ? 1 : 0)
       : "memory");
 }
@@ -96,14 +80,7 @@ __device__ __forceinline__ void multiply_shared_64(float (&c)[kN][4], uint64_t a
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
       "%32, %33, p, 1, 1, 0, %35;\n}"
-      : "+f"(c[kFirst + 0][0]), "+f"(c[kFirst + 0][1]), "+f"(c[kFirst + 0][2]), "+f"(c[kFirst + 0][3]),
-        "+f"(c[kFirst + 1][0]), "+f"(c[kFirst + 1][1]), "+f"(c[kFirst + 1][2]), "+f"(c[kFirst + 1][3]),
-        "+f"(c[kFirst + 2][0]), "+f"(c[kFirst + 2][1]), "+f"(c[kFirst + 2][2]), "+f"(c[kFirst + 2][3]),
-        "+f"(c[kFirst + 3][0]), "+f"(c[kFirst + 3][1]), "+f"(c[kFirst + 3][2]), "+f"(c[kFirst + 3][3]),
-        "+f"(c[kFirst + 4][0]), "+f"(c[kFirst + 4][1]), "+f"(c[kFirst + 4][2]), "+f"(c[kFirst + 4][3]),
-        "+f"(c[kFirst + 5][0]), "+f"(c[kFirst + 5][1]), "+f"(c[kFirst + 5][2]), "+f"(c[kFirst + 5][3]),
-        "+f"(c[kFirst + 6][0]), "+f"(c[kFirst + 6][1]), "+f"(c[kFirst + 6][2]), "+f"(c[kFirst + 6][3]),
-        "+f"(c[kFirst + 7][0]), "+f"(c[kFirst + 7][1]), "+f"(c[kFirst + 7][2]), "+f"(c[kFirst + 7][3])
+      : TOKAMAK_SUMS_8(c, kFirst)
       : "l"(a), "l"(b), "r"(adds), "n"(kTransposed ? 1 : 0)
       : "memory");
 }
@@ -178,5 +155,8 @@ __device__ inline void multiply_columns<256>(float (&s)[128], uint32_t a0, uint3
         "+f"(s[121]), "+f"(s[122]), "+f"(s[123]), "+f"(s[124]), "+f"(s[125]), "+f"(s[126]), "+f"(s[127])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
 }
+
+#undef TOKAMAK_SUMS_8
+#undef TOKAMAK_SUMS
 
 }  // namespace tokamak::cuda::ptx
