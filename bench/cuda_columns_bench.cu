@@ -40,7 +40,7 @@ struct Matrices {
   ~Matrices() { device_free(q8, halves, x, y); }
   Matrices(const Matrices&) = delete;
 
-  bool quantized() const { return activation_of(dtype) == ActivationForm::q8; }
+  bool quantized() const { return activation_of(dtype) != ActivationForm::f32; }
   MatvecArgs args(int launch, int n_cols, bool overlap, bool tensor) const {
     MatvecArgs a{.dtype = dtype, .weights = weights.of(launch), .n_rows = n_rows, .k = k};
     a.n_cols = n_cols;

@@ -56,7 +56,7 @@ struct Bench {
         host_x(testing::random_floats(static_cast<size_t>(8 * k), 78)),
         q8(device_alloc(static_cast<size_t>(8 * q8_column_bytes(k)))),
         x(upload(host_x)) {
-    if (activation_of(dtype) == ActivationForm::q8) check(launch_quantize_q8({x, 8, k, k, q8}, nullptr), "quantize");
+    if (activation_of(dtype) != ActivationForm::f32) check(launch_quantize_q8({x, 8, k, k, q8}, nullptr), "quantize");
     for (float** p : {&y, &gate, &up}) *p = device_array<float>(8 * n_rows);
     for (float** p : {&scale, &bias}) *p = upload(std::vector<float>(static_cast<size_t>(n_matrices * n_rows), 0.5f));
     std::vector<int32_t> list(1024 * 8);
@@ -73,7 +73,7 @@ struct Bench {
   MatvecArgs args(int launch, int n_cols, bool overlap) const {
     MatvecArgs a{.dtype = dtype, .weights = weights.of(launch), .n_rows = n_rows, .k = k};
     a.n_cols = n_cols;
-    a.x = activation_of(dtype) == ActivationForm::q8 ? static_cast<const void*>(q8) : x;
+    a.x = activation_of(dtype) != ActivationForm::f32 ? static_cast<const void*>(q8) : x;
     a.x_stride = k, a.y = y, a.y_stride = n_rows, a.overlap = overlap;
     return a;
   }
@@ -90,7 +90,7 @@ struct Bench {
     std::vector<float> got(static_cast<size_t>(n_rows)), expected(static_cast<size_t>(kPatternRows));
     check(cudaMemcpy(got.data(), y, got.size() * 4, cudaMemcpyDeviceToHost), "copy");
     std::vector<std::byte> column(static_cast<size_t>(q8_column_bytes(k)));
-    const bool quantized = activation_of(dtype) == ActivationForm::q8;
+    const bool quantized = activation_of(dtype) != ActivationForm::f32;
     if (quantized) quantize_q8_column(host_x.data(), k, column.data());
     find_matvec_layout(dtype)->multiply(weights.pattern.data(), 0, kPatternRows, k,
                                         quantized ? static_cast<const void*>(column.data()) : host_x.data(),

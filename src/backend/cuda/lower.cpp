@@ -6,7 +6,6 @@
 
 #include "backend/cuda/columns/columns.h"
 #include "backend/cuda/lower_gemm.h"
-#include "backend/cuda/matvec/layout.h"
 #include "backend/cuda/matvec/matvec.h"
 #include "backend/cuda/ops/rows.h"
 #include "base/check.h"
@@ -132,7 +131,7 @@ std::vector<OutputCopy> Lowering::make_outputs() {
 }
 
 void Lowering::reserve_slots() {
-  wants_q8_.assign(graph.values.size(), false);
+  wanted_.assign(graph.values.size(), ActivationForm::f32);
   int64_t largest = 0;
   for (const ir::Node& node : graph.nodes) {
     if (node.op != ir::Op::mul_mat && node.op != ir::Op::mul_mat_id) continue;
@@ -143,8 +142,9 @@ void Lowering::reserve_slots() {
       largest = std::max(largest, x.n_rows() * halves_column_bytes(x.row_elems()));
       continue;
     }
-    if (!has_matvec(dtype) || activation_of(dtype) != ActivationForm::q8) continue;
-    wants_q8_[same_rows(node.inputs[1])] = true;
+    if (!has_matvec(dtype) || activation_of(dtype) == ActivationForm::f32) continue;
+    ActivationForm& wanted = wanted_[same_rows(node.inputs[1])];
+    wanted = std::max(wanted, activation_of(dtype));
     largest = std::max(largest, x.n_rows() * q8_column_bytes(x.row_elems()));
   }
   if (largest == 0) return;
@@ -165,7 +165,12 @@ Address Lowering::new_slot(ir::ValueId x, InputForm form) {
   return slot.address;
 }
 
-Address Lowering::quantized_by_producer(ir::ValueId x) { return wants_q8_[x] ? new_slot(x, InputForm::q8) : Address{}; }
+Address Lowering::quantized_by_producer(ir::ValueId x, const Address& read) {
+  if (wanted_[x] == ActivationForm::f32) return {};
+  if (read.where == Address::Where::arena && slots_[next_slot_].address.offset == read.offset)
+    next_slot_ = (next_slot_ + 1) % slots_.size();
+  return new_slot(x, InputForm::q8);
+}
 
 bool Lowering::on_tensor_columns(const ir::Node& product) const {
   if (batch_invariant || product.op != ir::Op::mul_mat) return false;
@@ -199,6 +204,7 @@ Address Lowering::quantized(ir::ValueId id) {
   const Address out = new_slot(x, InputForm::q8);
   Rows from = rows(x);
   const auto n = static_cast<double>(from.total());
+  const bool low = wants_low(x);
   if (from.stride_elems % 4 != 0 || from.address.offset % 16 != 0) {  // slices: moved to where 16-byte loads work
     const Rows slice = from;
     from.address = floats(from.total());
@@ -206,15 +212,17 @@ Address Lowering::quantized(ir::ValueId id) {
     add_helper({"copy_rows", "quantize", "input quantized", 8.0 * n},
                [slice, to = from](const RunContext& c) { return launch_copy_rows(copy_args(slice, to, c), c.stream); });
   }
-  add_helper({"quantize_q8", "quantize", "input quantized", 5.25 * n}, [from, out](const RunContext& c) {
-    return launch_quantize_q8({.x = c.at(from.address),
-                               .n_cols = from.n_rows,
-                               .k = from.n,
-                               .x_stride = from.stride_elems,
-                               .q8 = c.at<std::byte>(out),
-                               .overlap = overlaps(from.n_rows)},
-                              c.stream);
-  });
+  add_helper({"quantize_q8", "quantize", "input quantized", (low ? 6.375 : 5.25) * n},
+             [from, out, low](const RunContext& c) {
+               return launch_quantize_q8({.x = c.at(from.address),
+                                          .n_cols = from.n_rows,
+                                          .k = from.n,
+                                          .x_stride = from.stride_elems,
+                                          .q8 = c.at<std::byte>(out),
+                                          .overlap = overlaps(from.n_rows),
+                                          .low = low},
+                                         c.stream);
+             });
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cuda/matvec/layout.h"
 #include "backend/cuda/program.h"
 #include "backend/lowering/attributes.h"
 #include "backend/lowering/tables.h"
@@ -112,7 +113,10 @@ class Lowering {
   // Whether the product runs on the kernels of columns/.
   bool on_tensor_columns(const ir::Node& product) const;
   // Where a kernel that makes x may leave it quantized too; none when no product wants it.
-  Address quantized_by_producer(ir::ValueId x);
+  // `read`: a converted input that the kernel reads, to be left alone.
+  Address quantized_by_producer(ir::ValueId x, const Address& read = {});
+  // Whether it must write the low bytes too.
+  bool wants_low(ir::ValueId x) const { return wanted_[x] == ActivationForm::q15; }
   // Constants that no weight holds. Valid as long as the program.
   Result<Address> constant(std::span<const std::byte> bytes);
   std::vector<DeviceBuffer> take_constants() { return std::move(constants_); }
@@ -154,7 +158,7 @@ class Lowering {
   std::vector<DeviceBuffer> constants_;
   std::vector<Slot> slots_;
   size_t next_slot_ = 0;
-  std::vector<bool> wants_q8_;  // by value: an input of a product with quantized weights
+  std::vector<ActivationForm> wanted_;  // by value: what products with quantized weights read; f32: no such product
   Address scratch_;
   uint64_t scratch_bytes_ = 0, arena_bytes_ = 0;
   std::map<ir::ValueId, Address> redirected_;

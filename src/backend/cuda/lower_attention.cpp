@@ -352,7 +352,10 @@ Result<void> lower_flash_attn_ext(Lowering& l, Nodes nodes) {
     return {};
   }
   const ir::ValueId rows = as_rows_of_product(l, node.output);
-  if (rows != ir::kNone && writes_q8(args)) attention.q8 = l.quantized_by_producer(rows);
+  if (rows != ir::kNone && writes_q8(args)) {
+    attention.q8 = l.quantized_by_producer(rows);
+    attention.args.q8_low = l.wants_low(rows);
+  }
   l.add(kernel, [attention](const RunContext& c) {
     return launch_attention(attention.bind(c, 0, attention.args.n_tokens), c.stream);
   });

@@ -61,6 +61,7 @@ Result<void> lower_mul_mat_id_glu(Lowering& l, Nodes nodes) {
   product.bias = biases_of(l, gate);
   product.up_bias = biases_of(l, up);
   lowering::set_glu(product.args, glu.attrs);
+  quantize_result(l, glu.output, product);
   add_product(l, node, product);
   return {};
 }

@@ -7,8 +7,8 @@ namespace tokamak::cuda {
 
 // With fewer columns (tokens, for experts) the kernels of matvec/ and columns/ are faster.
 inline constexpr int64_t kMinGemmColumns = 17;
-// F32 weights take three products. Off (128 is what the model of its cost suggests): it has not run on a GPU yet.
-inline constexpr int64_t kMinGemmColumnsF32 = int64_t{1} << 30;
+// F32 weights take three products.
+inline constexpr int64_t kMinGemmColumnsF32 = 128;
 
 // MUL_MAT with one matrix, and MUL_MAT_ID; F32 only outside of a GLU. Results then depend on the number of columns.
 bool uses_gemm(const Lowering& lowering, const ir::Node& node);

@@ -38,6 +38,8 @@ MatvecArgs Product::packed_args(const RunContext& c) const {
           .x_stride = args.x_stride,
           .y = c.at(y),
           .y_stride = args.y_stride,
+          .y_q8 = c.at<std::byte>(y_q8),
+          .y_low = y_low,
           .scale = c.at(scale),
           .up_scale = c.at(up_scale),
           .bias = c.at(bias),
@@ -83,7 +85,7 @@ const CudaWeight& weight_of(const Lowering& l, const ir::Node& product) {
 }
 Product product_of(Lowering& l, const ir::Node& node, ir::ValueId result) {
   const CudaWeight& weight = weight_of(l, node);
-  const bool quantized = weight.packed && activation_of(weight.dtype) == ActivationForm::q8;
+  const bool quantized = weight.packed && activation_of(weight.dtype) != ActivationForm::f32;
   const Rows y = l.rows(result);
   Product out{.dtype = weight.dtype,
               .is_packed = weight.packed != nullptr,
@@ -117,6 +119,14 @@ Product product_of(Lowering& l, const ir::Node& node, ir::ValueId result) {
     out.args.x_stride = x.stride_elems;
   }
   return out;
+}
+
+void quantize_result(Lowering& l, ir::ValueId result, Product& product) {
+  const bool on_matvec = product.is_packed && !product.on_gemm && !product.on_tensor_columns;
+  if (!on_matvec || (product.args.n_cols != 1 && !product.ids) || product.args.y_stride % 4 != 0) return;
+  const ir::ValueId x = l.same_rows(result);
+  product.y_q8 = l.quantized_by_producer(x, product.x);
+  product.y_low = l.wants_low(x);
 }
 
 void add_product(Lowering& l, const ir::Node& node, const Product& product) {
@@ -202,6 +212,7 @@ Result<void> lower_mul_mat_glu(Lowering& l, Nodes nodes) {
   product.bias = bias_of(l, gate);
   product.up_bias = bias_of(l, up);
   lowering::set_glu(product.args, glu.attrs);
+  quantize_result(l, glu.output, product);
   add_product(l, node, product);
   return {};
 }

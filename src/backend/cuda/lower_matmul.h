@@ -26,6 +26,8 @@ struct Product {
   RouteShape shape;          // of experts on gemm/
   Address route, workspace;  // of gemm/
   Address x_low;             // of F32 on gemm/
+  Address y_q8;              // of matvec/: the result quantized for the next product; none = not wanted
+  bool y_low = false;        // with low bytes
 
   cudaError_t launch(const RunContext& c) const;
   GemmArgs gemm_args(const RunContext& c) const;
@@ -45,5 +47,7 @@ Product product_of(Lowering& lowering, const ir::Node& node, ir::ValueId result)
 // The nodes of mul_mat_epilogue: the product with scale, bias or residual.
 Product epilogue_product(Lowering& lowering, Nodes nodes);
 void add_product(Lowering& lowering, const ir::Node& node, const Product& product);
+// Has the product leave `result` quantized for the next one, where one column (or one per expert) is made.
+void quantize_result(Lowering& lowering, ir::ValueId result, Product& product);
 
 }  // namespace tokamak::cuda

@@ -18,7 +18,7 @@ bool is_aligned(const Rows& x) {
 
 // RMS_NORM (+MUL); in front of products with quantized weights the kernel leaves its result quantized too.
 void add_quantizing_norm(Lowering& l, const NormArgs& args, const Rows& x, const Rows& weight, const Rows& y,
-                         const Address& q8) {
+                         const Address& q8, bool low) {
   l.add(q8 ? "rms_norm_q8" : "rms_norm", [=](const RunContext& c) {
     return launch_rms_norm_q8({.x = c.at(x.address),
                                .weight = c.at(weight.address),
@@ -28,7 +28,8 @@ void add_quantizing_norm(Lowering& l, const NormArgs& args, const Rows& x, const
                                .eps = args.eps,
                                .norm = c.at(y.address),
                                .q8 = c.at<std::byte>(q8),
-                               .overlap = overlaps(x.n_rows)},
+                               .overlap = overlaps(x.n_rows),
+                               .low = low},
                               c.stream);
   });
 }
@@ -58,7 +59,8 @@ Result<void> lower_norm(Lowering& l, Nodes nodes) {
   const bool fits = nodes.size() <= 2 && norm.op == ir::Op::rms_norm && y.stride_elems == y.n && is_aligned(x) &&
                     is_aligned(y) && (nodes.size() == 1 || is_weight);
   if (fits) {
-    add_quantizing_norm(l, args, x, weight, y, l.quantized_by_producer(l.graph.node(nodes.back()).output));
+    const ir::ValueId result = l.graph.node(nodes.back()).output;
+    add_quantizing_norm(l, args, x, weight, y, l.quantized_by_producer(result), l.wants_low(result));
     return {};
   }
   add_rows(l, "norm_f32", x, y, args, launch_norm, [=](NormArgs& a, const RunContext& c) {

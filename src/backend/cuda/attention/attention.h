@@ -54,6 +54,7 @@ struct AttentionArgs {
   int64_t q_stride = 0, q_head_stride = 0;
   float* y = nullptr;     // [n_tokens][n_head][dv]
   uint8_t* q8 = nullptr;  // y quantized too, n_tokens columns of matvec/activations.h (with writes_q8)
+  bool q8_low = false;    // with their low bytes
   const void* keys = nullptr;
   const void* values = nullptr;
   KvType type = KvType::f16;

@@ -7,7 +7,7 @@
 #include <cuda_runtime.h>
 
 #include "backend/cuda/attention/attention.h"
-#include "backend/cuda/matvec/activations.h"
+#include "backend/cuda/matvec/quantize_group.cuh"
 #include "backend/cuda/ops/launch.h"
 #include "backend/cuda/overlap.h"
 
@@ -61,15 +61,7 @@ __device__ __forceinline__ void quantize_group(const AttentionArgs& a, int64_t t
                                                int lane) {
   if (!a.q8) return;
   const int64_t n = a.n_head * a.dv;
-  const uint32_t largest = __reduce_max_sync(~0u, __float_as_uint(value) & 0x7FFFFFFF);
-  const Q8Scale scale = q8_scale(__uint_as_float(largest));
-  const int code = scale.inverse == 0.0f ? 0 : __float2int_rn(value * scale.inverse);
-  const int s0 = __reduce_add_sync(~0u, lane < 16 ? code : 0), s1 = __reduce_add_sync(~0u, lane < 16 ? 0 : code);
-  uint8_t* column = a.q8 + token * q8_column_bytes(n);
-  column[d + lane] = static_cast<uint8_t>(code);
-  if (lane == 0)
-    reinterpret_cast<uint2*>(column + n)[d / 32] =
-        make_uint2(__float_as_uint(scale.d), (s0 & 0xFFFF) | static_cast<uint32_t>(s1) << 16);
+  quantize_group(a.q8 + token * q8_column_bytes(n), n, d, value, lane, a.q8_low);
 }
 
 }  // namespace tokamak::cuda

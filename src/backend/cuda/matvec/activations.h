@@ -1,18 +1,26 @@
 // What a lane holds of one column of activations, and the products of one unit of weights with it.
 #pragma once
 
+#include <type_traits>
+
 #include "backend/cuda/matvec/bits.h"
 
 namespace tokamak::cuda {
 
-// A column of k activations quantized to int8, k a multiple of 32: k codes, then one GroupQ8 per 32 of them.
-// value = d * code; s0 and s1 are the sums of the codes of the two halves of the group.
+// A column of k activations quantized to int8, k a multiple of 32: k codes, then one GroupQ8 per 32 of them, then room
+// for what a reader of 15 bits needs more: k low bytes and one GroupLow per 32 of them.
+// value = d * code, or d * (code + low / 128), -64 <= low <= 64. s0 and s1 are the sums of the codes (of the low bytes)
+// of the two halves of the group.
 struct GroupQ8 {
   float d;
   int16_t s0, s1;
 };
-static_assert(sizeof(GroupQ8) == 8);
-constexpr int64_t q8_column_bytes(int64_t k) { return (k + k / 32 * 8 + 127) / 128 * 128; }
+struct GroupLow {
+  int16_t s0, s1;
+};
+static_assert(sizeof(GroupQ8) == 8 && sizeof(GroupLow) == 4);
+constexpr int64_t q8_low_offset(int64_t k) { return (k + k / 32 * 8 + 15) / 16 * 16; }  // bytes
+constexpr int64_t q8_column_bytes(int64_t k) { return (q8_low_offset(k) + k + k / 32 * 4 + 127) / 128 * 128; }
 
 struct Q8Scale {
   float d, inverse;  // codes = round(x * inverse)
@@ -25,6 +33,9 @@ TOKAMAK_HD Q8Scale q8_scale(float max_abs) {
   return {max_abs / 127.0f, 127.0f / max_abs};
 }
 
+// What the code (as a float) leaves of x * inverse, in units of 1 / 128, to be rounded.
+TOKAMAK_HD float q8_low(float x, float inverse, float code) { return 128.0f * fused(x, inverse, -code); }
+
 // 32 activations. Sums of products begin at init: kMagic minus the type's code offset times the sum of the activations.
 struct ActsQ8 {
   uint32_t a[8];
@@ -33,6 +44,14 @@ struct ActsQ8 {
   int init0, init1;
   float s, s0, s1;  // sums of codes
 };
+
+// The same with low bytes. s, s0 and s1 take both into account.
+struct ActsQ15 : ActsQ8 {
+  uint32_t low[8];
+  int low_init, low_init0, low_init1;
+};
+template <class P>
+inline constexpr bool kReadsLow = std::is_same_v<typename P::Acts, ActsQ15>;
 
 struct ActsF32 {
   float x[16];
@@ -49,6 +68,19 @@ TOKAMAK_HD ActsQ8 make_acts(const Words<8>& codes, float d, int s0, int s1) {
   acts.s0 = static_cast<float>(s0);
   acts.s1 = static_cast<float>(s1);
   acts.s = static_cast<float>(s0 + s1);
+  return acts;
+}
+// l0 and l1: sums of the low bytes.
+template <class P>
+TOKAMAK_HD ActsQ15 make_acts(const Words<8>& codes, float d, int s0, int s1, const Words<8>& low, int l0, int l1) {
+  ActsQ15 acts{make_acts<P>(codes, d, s0, s1)};
+  for (int i = 0; i < 8; ++i) acts.low[i] = low.w[i];
+  acts.low_init0 = kMagic - P::kOffset * l0;
+  acts.low_init1 = kMagic - P::kOffset * l1;
+  acts.low_init = kMagic - P::kOffset * (l0 + l1);
+  acts.s0 = fused(static_cast<float>(l0), 1.0f / 128, acts.s0);
+  acts.s1 = fused(static_cast<float>(l1), 1.0f / 128, acts.s1);
+  acts.s = fused(static_cast<float>(l0 + l1), 1.0f / 128, acts.s);
   return acts;
 }
 
@@ -70,28 +102,29 @@ struct UnitDM2 {
   float d0, d1, m0, m1;
 };
 
+// high + low / 128 of two sums that began at kMagic, rounded once. As a float kMagic / 128 is 98304.
+TOKAMAK_HD float float_of_sums(int high, int low) {
+  return fused(as_float(static_cast<uint32_t>(low)), 1.0f / 128,
+               as_float(static_cast<uint32_t>(high)) - (12582912.0f + 98304.0f));
+}
+
 // kHigh16: words 4 to 7 hold their codes times 16 (the high nibbles where they were).
 template <bool kSigned, bool kHigh16>
-TOKAMAK_HD float sum_of_32(const uint32_t (&w)[8], const ActsQ8& acts) {
-  int sum = acts.init;
-  for (int i = 0; i < 4; ++i) sum = dot4<kSigned>(w[i], acts.a[i], sum);
+TOKAMAK_HD int sum_of_32(const uint32_t (&w)[8], const uint32_t (&a)[8], int sum) {
+  for (int i = 0; i < 4; ++i) sum = dot4<kSigned>(w[i], a[i], sum);
   if constexpr (kHigh16) {
     int high = 0;
-    for (int i = 4; i < 8; ++i) high = dot4<kSigned>(w[i], acts.a[i], high);
+    for (int i = 4; i < 8; ++i) high = dot4<kSigned>(w[i], a[i], high);
     sum += high >> 4;
   } else {
-    for (int i = 4; i < 8; ++i) sum = dot4<kSigned>(w[i], acts.a[i], sum);
+    for (int i = 4; i < 8; ++i) sum = dot4<kSigned>(w[i], a[i], sum);
   }
-  return float_of_sum(sum);
+  return sum;
 }
-template <bool kSigned, bool kHigh16>
-TOKAMAK_HD void sums_of_16(const uint32_t (&w)[8], const ActsQ8& acts, float& f0, float& f1) {
-  static_assert(!kHigh16);
-  int sum0 = acts.init0, sum1 = acts.init1;
-  for (int i = 0; i < 4; ++i) sum0 = dot4<kSigned>(w[i], acts.a[i], sum0);
-  for (int i = 0; i < 4; ++i) sum1 = dot4<kSigned>(w[4 + i], acts.a[4 + i], sum1);
-  f0 = float_of_sum(sum0);
-  f1 = float_of_sum(sum1);
+template <bool kSigned>
+TOKAMAK_HD int sum_of_16(const uint32_t (&w)[8], const uint32_t (&a)[8], int first, int sum) {
+  for (int i = first; i < first + 4; ++i) sum = dot4<kSigned>(w[i], a[i], sum);
+  return sum;
 }
 
 // The codes as differences of two words of signed bytes. Products with both cost two integer dots instead of the
@@ -143,11 +176,28 @@ inline constexpr bool kHalves<UnitDM2> = true;
 template <bool kSigned, bool kHigh16, class Decoded>
 TOKAMAK_HD float dot(const Decoded& u, const ActsQ8& acts) {
   if constexpr (kHalves<Decoded>) {
-    Sums2 sums;
-    sums_of_16<kSigned, kHigh16>(u.w, acts, sums.f0, sums.f1);
-    return finish(u, sums, acts);
+    static_assert(!kHigh16);
+    return finish(u,
+                  Sums2{float_of_sum(sum_of_16<kSigned>(u.w, acts.a, 0, acts.init0)),
+                        float_of_sum(sum_of_16<kSigned>(u.w, acts.a, 4, acts.init1))},
+                  acts);
   } else {
-    return finish(u, Sums1{sum_of_32<kSigned, kHigh16>(u.w, acts)}, acts);
+    return finish(u, Sums1{float_of_sum(sum_of_32<kSigned, kHigh16>(u.w, acts.a, acts.init))}, acts);
+  }
+}
+template <bool kSigned, bool kHigh16, class Decoded>
+TOKAMAK_HD float dot(const Decoded& u, const ActsQ15& acts) {
+  if constexpr (kHalves<Decoded>) {
+    static_assert(!kHigh16);
+    const int high0 = sum_of_16<kSigned>(u.w, acts.a, 0, acts.init0),
+              high1 = sum_of_16<kSigned>(u.w, acts.a, 4, acts.init1),
+              low0 = sum_of_16<kSigned>(u.w, acts.low, 0, acts.low_init0),
+              low1 = sum_of_16<kSigned>(u.w, acts.low, 4, acts.low_init1);
+    return finish(u, Sums2{float_of_sums(high0, low0), float_of_sums(high1, low1)}, acts);
+  } else {
+    const int high = sum_of_32<kSigned, kHigh16>(u.w, acts.a, acts.init),
+              low = sum_of_32<kSigned, kHigh16>(u.w, acts.low, acts.low_init);
+    return finish(u, Sums1{float_of_sums(high, low)}, acts);
   }
 }
 template <class Decoded>

@@ -52,11 +52,14 @@ __device__ inline RowInputs load_row_inputs(const MatvecParams& p, int64_t row, 
   return in;
 }
 
-__device__ inline void finish_row(const MatvecParams& p, const float (&sum)[2], const RowInputs& in, int64_t row,
-                                  int64_t col) {
+// Writes the value, and returns it.
+__device__ inline float finish_row(const MatvecParams& p, const float (&sum)[2], const RowInputs& in, int64_t row,
+                                   int64_t col) {
   float y = sum[0] * in.scale[0] + in.bias[0];
   if (p.n_lanes == 2) y = glu_of(p.glu, y, sum[1] * in.scale[1] + in.bias[1], p.alpha, p.limit);
-  p.y[col * p.y_stride + row] = y + in.residual;
+  y += in.residual;
+  p.y[col * p.y_stride + row] = y;
+  return y;
 }
 
 }  // namespace tokamak::cuda

@@ -25,4 +25,12 @@ Geometry geometry_of(int64_t n_rows, int64_t k) {
   return g;
 }
 
+// What the launch adds to the parameters. A CTA has blockDim.y groups of blockDim.x / 32 warps, one per slice (or every
+// blockDim.x / 32-th); a group has up to blocks_per_group row blocks.
+struct Split {
+  Geometry g;
+  int n_slice_warps, n_groups, blocks_per_group, cta_blocks;
+  int n_early_tiles;  // that a warp fetches before it waits for the kernel before
+};
+
 }  // namespace tokamak::cuda

@@ -1,7 +1,8 @@
 // The mat-vec kernel, one for every type. y[c][row] = sum over k of W[row][k] * x[c][k], then the epilogue.
 //
 // A warp owns a slice (32 units) of a row block and walks down row blocks; lane u holds the activations of unit u. One
-// row block's codes are in flight while the one before is used. Rows of a block are summed over the lanes together,
+// row block's codes are in flight while the one before is used; while the kernel before still runs, the first are in
+// flight and some behind them on their way to the L2. Rows of a block are summed over the lanes together,
 // partial sums go to shared memory, and after one barrier a thread per row adds the slices in ascending order and runs
 // the epilogue. The order of additions depends on the type and k only: not on the number of columns, the grid or the
 // device. A GLU walks over blocks of gate and up alternately. No atomics.
@@ -9,22 +10,21 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
 #include "backend/cuda/matvec/activations.h"
 #include "backend/cuda/matvec/epilogue.cuh"
 #include "backend/cuda/matvec/geometry.h"
+#include "backend/cuda/matvec/launchers.h"
 #include "backend/cuda/matvec/params.h"
+#include "backend/cuda/matvec/quantized_rows.cuh"
 #include "backend/cuda/matvec/types_plain.h"
 #include "backend/cuda/overlap.h"
+#include "backend/cuda/ptx/barrier.cuh"
+#include "backend/cuda/ptx/cluster.cuh"
 #include "backend/cuda/ptx/memory.cuh"
 
 namespace tokamak::cuda {
-
-// What the launch adds to the parameters. A CTA has blockDim.y groups of blockDim.x / 32 warps, one per slice (or every
-// blockDim.x / 32-th); a group has up to blocks_per_group row blocks.
-struct Split {
-  Geometry g;
-  int n_slice_warps, n_groups, blocks_per_group, cta_blocks;
-};
 
 template <class P>
 __device__ inline typename P::Acts load_acts(const MatvecParams& p, int64_t col, int unit) {
@@ -33,8 +33,19 @@ __device__ inline typename P::Acts load_acts(const MatvecParams& p, int64_t col,
     const auto* codes = reinterpret_cast<const uint4*>(column + 32 * unit);
     const uint4 a = codes[0], b = codes[1];
     const uint2 group = *reinterpret_cast<const uint2*>(column + p.k + 8 * unit);
-    return make_acts<P>({{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}}, __uint_as_float(group.x),
-                        static_cast<int16_t>(group.y & 0xFFFF), static_cast<int16_t>(group.y >> 16));
+    const Words<8> high{{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+    const float d = __uint_as_float(group.x);
+    const int s0 = static_cast<int16_t>(group.y & 0xFFFF), s1 = static_cast<int16_t>(group.y >> 16);
+    if constexpr (kReadsLow<P>) {
+      const uint8_t* rest = column + q8_low_offset(p.k);
+      const auto* low = reinterpret_cast<const uint4*>(rest + 32 * unit);
+      const uint4 e = low[0], f = low[1];
+      const uint32_t sums = *reinterpret_cast<const uint32_t*>(rest + p.k + 4 * unit);
+      return make_acts<P>(high, d, s0, s1, {{e.x, e.y, e.z, e.w, f.x, f.y, f.z, f.w}},
+                          static_cast<int16_t>(sums & 0xFFFF), static_cast<int16_t>(sums >> 16));
+    } else {
+      return make_acts<P>(high, d, s0, s1);
+    }
   } else {
     ActsF32 acts;
     const auto* x = reinterpret_cast<const float*>(column) + 16 * unit;
@@ -55,7 +66,9 @@ __device__ inline typename P::Acts load_acts(const MatvecParams& p, int64_t col,
 template <class P>
 __device__ inline typename P::Acts zero_acts() {
   typename P::Acts acts;
-  if constexpr (P::kQuantized)
+  if constexpr (kReadsLow<P>)
+    acts = make_acts<P>({}, 0.0f, 0, 0, {}, 0, 0);
+  else if constexpr (P::kQuantized)
     acts = make_acts<P>({}, 0.0f, 0, 0);
   else
     for (float& x : acts.x) x = 0.0f;
@@ -101,10 +114,23 @@ struct PartialUnits {
 struct SliceWalk {
   const uint8_t* first_tile;
   int64_t first_step, two_steps;
-  int n_tiles, n_cols, first_unit;
+  int n_tiles, n_early_tiles, n_cols, first_unit;
   int64_t x_col;
   float* part;  // sums of the rows of each tile and column
 };
+
+// The first tile is on its way already.
+template <class P>
+__device__ inline void prefetch_tiles(const SliceWalk& w, int n_units) {
+  const uint8_t* tile = w.first_tile;
+  int64_t step = w.first_step;
+#pragma unroll 1
+  for (int left = min(w.n_tiles, w.n_early_tiles) - 1; left > 0; --left) {
+    tile += step;
+    step = w.two_steps - step;
+    fetch_early(tile, static_cast<uint32_t>(tile_bytes<P>(n_units)));
+  }
+}
 
 template <class P, bool kColumns, class Units>
 __device__ inline void walk_slice(const MatvecParams& p, const SliceWalk& w, Units n_units, Lookup lookup, int lane,
@@ -117,7 +143,12 @@ __device__ inline void walk_slice(const MatvecParams& p, const SliceWalk& w, Uni
     for (int r = 0; r < P::kRows; ++r) codes[r] = P::load_codes(unit, r);
     scales = P::load_scales(unit);
   }
-  if (!waited) wait_for_previous_kernel(), waited = true;
+  if (!waited) {
+    if constexpr (P::kEarlyBytes > 0) {
+      if (lane == 0) prefetch_tiles<P>(w, n_units);
+    }
+    wait_for_previous_kernel(), waited = true;
+  }
   typename P::Acts acts = zero_acts<P>();
   if (!kColumns && lane < n_units) acts = load_acts<P>(p, w.x_col, w.first_unit + lane);
 
@@ -203,7 +234,7 @@ __device__ inline void finish_rows(const MatvecParams& p, const Split& s, const 
 
 // The work of CTA `cta` of a matrix. kColumns: activations of one column stay in registers; of several they are read
 // again for every row block, which is decoded once.
-template <class P, bool kColumns>
+template <class P, bool kColumns, bool kQuantizes = false>
 __device__ __forceinline__ void run_cta(const MatvecParams& p, const Split& s, int cta) {
   TOKAMAK_DYNAMIC_SHARED(16, uint4, shared);
   // The first loads of weights are what everything waits for: only what they need comes before them.
@@ -215,6 +246,17 @@ __device__ __forceinline__ void run_cta(const MatvecParams& p, const Split& s, i
       p.lanes[0].weights + P::kTableBytes +
       static_cast<uint64_t>(static_cast<uint32_t>(min(first_block, last_block))) * s.g.row_block_bytes;
   allow_next_kernel();
+#if __CUDA_ARCH__ >= 900
+  if (kQuantizes && is_clustered<P>(s)) {
+    if (threadIdx.x == 0 && threadIdx.y == 0 && ptx::rank_in_cluster() == 0) {
+      const uint32_t barrier = ptx::shared_address(&cluster_group<P>(p, s, shared).barrier);
+      ptx::barrier_init(barrier, 1);
+      ptx::fence_barrier_init();
+      ptx::barrier_expect(barrier, sizeof(ClusterGroup::values));
+    }
+    ptx::begin_in_cluster();
+  }
+#endif
   if constexpr (P::kTableBytes > 0) {
     for (int i = threadIdx.y * blockDim.x + threadIdx.x; i < P::kTableBytes / 16; i += blockDim.x * blockDim.y)
       shared[i] = reinterpret_cast<const uint4*>(p.lanes[0].weights)[i];
@@ -244,6 +286,7 @@ __device__ __forceinline__ void run_cta(const MatvecParams& p, const Split& s, i
                       to_up,
                       two_steps,
                       n_tiles,
+                      s.n_early_tiles,
                       n_cols,
                       slice * kSliceUnits,
                       x_col,
@@ -255,13 +298,23 @@ __device__ __forceinline__ void run_cta(const MatvecParams& p, const Split& s, i
   }
   if (!waited) wait_for_previous_kernel();
 
-  finish_rows<P, kColumns>(p, s, part, cta_first_block, expert, first_col);
+  if constexpr (kQuantizes)
+    finish_quantized<P>(p, s, part, cluster_group<P>(p, s, shared), cta_first_block, expert, first_col);
+  else
+    finish_rows<P, kColumns>(p, s, part, cta_first_block, expert, first_col);
 }
 
 template <class P, bool kColumns>
 __global__ void __launch_bounds__(512) __maxnreg__(kColumns ? 128 : P::kRegisters)
     matvec_kernel(const __grid_constant__ MatvecParams p, const __grid_constant__ Split s) {
   run_cta<P, kColumns>(p, s, blockIdx.x);
+}
+
+// One column (or one per expert) that is quantized too.
+template <class P>
+__global__ void __launch_bounds__(512) __maxnreg__(P::kRegisters)
+    matvec_quantizing_kernel(const __grid_constant__ MatvecParams p, const __grid_constant__ Split s) {
+  run_cta<P, false, true>(p, s, blockIdx.x);
 }
 
 // One column, several matrices: a CTA belongs to one of them.
@@ -284,6 +337,14 @@ __global__ void __launch_bounds__(512) __maxnreg__(P::kRegisters)
 }
 
 inline int resident_warps(int warps_per_sm, int cta_warps) { return warps_per_sm / cta_warps * cta_warps; }
+
+// As many tiles per warp as come to kEarlyBytes together, one at least.
+template <class P>
+int early_tiles(const MatvecParams& p, const Split& s, int64_t n_ctas) {
+  const int64_t row_of_tiles = n_ctas * s.n_groups * s.g.row_block_bytes;
+  return static_cast<int>(
+      std::clamp<int64_t>(P::kEarlyBytes / row_of_tiles, 1, int64_t{s.blocks_per_group} * p.n_lanes));
+}
 
 template <class P>
 int64_t ctas_of(int64_t n_rows, int n_groups, int64_t blocks_per_group) {
@@ -327,6 +388,7 @@ Split split_of(const MatvecParams& p, bool columns, const MatvecParts* parts) {
   if (blocks > most) blocks = most;
   s.blocks_per_group = static_cast<int>(blocks > 0 ? blocks : 1);
   s.cta_blocks = s.blocks_per_group * s.n_groups;
+  s.n_early_tiles = p.overlap ? early_tiles<P>(p, s, n_ctas(s.blocks_per_group)) : 1;
   return s;
 }
 
@@ -351,6 +413,18 @@ cudaError_t launch_kernel(const MatvecParams& p, cudaStream_t stream) {
 }
 
 template <class P>
+cudaError_t launch_quantizing(const MatvecParams& p, const Split& s, cudaStream_t stream) {
+  const unsigned n_used = p.ids ? static_cast<unsigned>(p.n_used) : 1;
+  LaunchShape shape = launch_shape<P>(p, s, 1);
+  shape.shared_bytes += sizeof(ClusterGroup);
+  shape.grid = dim3(static_cast<unsigned>(ctas_of<P>(p.n_rows, s.n_groups, s.blocks_per_group)), n_used,
+                    static_cast<unsigned>(p.n_cols) / n_used);
+  if (const int rows = s.cta_blocks * P::kRows; rows <= kMostClusterRows)
+    shape.cluster_blocks = static_cast<unsigned>(32 / rows);
+  return enqueue(matvec_quantizing_kernel<P>, shape, stream, p, s);
+}
+
+template <class P>
 cudaError_t launch_parts(const MatvecParams& p, MatvecParts parts, cudaStream_t stream) {
   const Split s = split_of<P>(p, false, &parts);
   LaunchShape shape = launch_shape<P>(p, s, 1);
@@ -368,6 +442,17 @@ inline constexpr int kMaxColumns = 8;
 template <class P>
 cudaError_t launch(const MatvecParams& params, const MatvecParts* parts, cudaStream_t stream) {
   if (parts) return launch_parts<P>(params, *parts, stream);
+  if (params.y_q8) {
+    if constexpr (P::kQuantized) {
+      Split s = split_of<P>(params, false, nullptr);
+      if ((params.n_cols == 1 || params.ids) && fit_to_groups<P>(params, s))
+        return launch_quantizing<P>(params, s, stream);
+    }
+    MatvecParams alone = params;
+    alone.y_q8 = nullptr;
+    const cudaError_t error = launch<P>(alone, nullptr, stream);
+    return error == cudaSuccess ? quantize_result(params, stream) : error;
+  }
   if (params.n_cols == 1 || params.ids) return launch_kernel<P, false>(params, stream);
   for (int first = 0; first < params.n_cols; first += kMaxColumns) {
     MatvecParams p = params;

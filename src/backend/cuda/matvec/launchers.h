@@ -15,6 +15,8 @@ struct MatvecGroupArgs;
 MatvecParams params_of(const MatvecArgs& args);
 MatvecParts parts_of(const MatvecParams& params);                          // itself as the only part
 MatvecParams params_of(const MatvecGroupArgs& group, MatvecParts& parts);  // at least one and not too many
+// y_q8 from y, behind a product that did not write it.
+cudaError_t quantize_result(const MatvecParams& params, cudaStream_t stream);
 
 // parts: null for a single matrix.
 using LaunchMatvec = cudaError_t(const MatvecParams& params, const MatvecParts* parts, cudaStream_t stream);

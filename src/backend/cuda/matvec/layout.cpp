@@ -70,19 +70,27 @@ ActivationForm activation_of(DType dtype) {
   return layout->activations;
 }
 
-void quantize_q8_column(const float* x, int64_t k, std::byte* out) {
+void quantize_q8_column(const float* x, int64_t k, std::byte* out, bool low) {
+  std::byte* rest = out + q8_low_offset(k);
+  const auto add_to = [](int16_t& sum, int code) { sum = static_cast<int16_t>(sum + code); };
   for (int64_t first = 0; first < k; first += 32) {
     uint32_t largest = 0;  // bits of max |x|: infinities and NaN win
     for (int i = 0; i < 32; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(x[first + i]) & 0x7FFFFFFFu);
     const Q8Scale scale = q8_scale(std::bit_cast<float>(largest));
     GroupQ8 group{scale.d, 0, 0};
+    GroupLow low_group{0, 0};
     for (int i = 0; i < 32; ++i) {
-      const int code = scale.inverse == 0.0f ? 0 : static_cast<int>(std::nearbyint(x[first + i] * scale.inverse));
+      const float value = scale.inverse == 0.0f ? 0.0f : x[first + i];
+      const float code = std::nearbyint(value * scale.inverse);
+      const float low_code = std::nearbyint(q8_low(value, scale.inverse, code));
       out[first + i] = static_cast<std::byte>(static_cast<int8_t>(code));
-      int16_t& sum = i < 16 ? group.s0 : group.s1;
-      sum = static_cast<int16_t>(sum + code);
+      add_to(i < 16 ? group.s0 : group.s1, static_cast<int>(code));
+      if (!low) continue;
+      rest[first + i] = static_cast<std::byte>(static_cast<int8_t>(low_code));
+      add_to(i < 16 ? low_group.s0 : low_group.s1, static_cast<int>(low_code));
     }
     std::memcpy(out + k + first / 32 * static_cast<int64_t>(sizeof group), &group, sizeof group);
+    if (low) std::memcpy(rest + k + first / 32 * static_cast<int64_t>(sizeof low_group), &low_group, sizeof low_group);
   }
 }
 

@@ -10,8 +10,9 @@
 
 namespace tokamak::cuda {
 
-// What a kernel reads on the activation side: rows of f32, or columns of quantize_q8 (activations.h).
-enum class ActivationForm : uint8_t { f32, q8 };
+// What a kernel reads on the activation side: rows of f32, or columns of quantize_q8 (activations.h), with their low
+// bytes (q15) or without.
+enum class ActivationForm : uint8_t { f32, q8, q15 };
 
 struct PackMatricesTask {
   const std::byte* rows = nullptr;  // file rows, n_matrices x n_rows of them, contiguous
@@ -44,7 +45,8 @@ uint64_t packed_bytes(DType dtype, int64_t n_matrices, int64_t n_rows, int64_t k
 void pack_matrices(DType dtype, const PackMatricesTask& task);
 ActivationForm activation_of(DType dtype);
 
-// Host twin of the device's quantize_q8: one column, k a multiple of 32, out q8_column_bytes(k). Same bytes.
-void quantize_q8_column(const float* x, int64_t k, std::byte* out);
+// Host twin of the device's quantize_q8: one column, k a multiple of 32, out q8_column_bytes(k). Same bytes; what lies
+// behind the groups is written with `low` only.
+void quantize_q8_column(const float* x, int64_t k, std::byte* out, bool low = true);
 
 }  // namespace tokamak::cuda

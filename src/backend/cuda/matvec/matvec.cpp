@@ -30,6 +30,8 @@ MatvecParams params_of(const MatvecArgs& a) {
   p.ids_stride = a.ids_stride;
   p.x_per_token = a.x_per_token;
   p.ids_are_settled = a.ids_are_settled;
+  p.y_q8 = static_cast<uint8_t*>(a.y_q8);
+  p.y_low = a.y_low;
   return p;
 }
 
@@ -80,6 +82,10 @@ cudaError_t launch_matvec(const MatvecArgs& args, cudaStream_t stream) {
   return launch(args.dtype, params_of(args), nullptr, stream);
 }
 
+cudaError_t quantize_result(const MatvecParams& p, cudaStream_t stream) {
+  return run_quantize({p.y, p.n_cols, p.n_rows, p.y_stride, p.y_q8, p.y_low}, p.overlap, stream);
+}
+
 cudaError_t launch_matvec_group(const MatvecGroupArgs& group, cudaStream_t stream) {
   if (group.parts.empty() || group.parts.size() > kMaxMatvecParts) return cudaErrorInvalidValue;
   if (group.n_cols != 1 || group.parts.size() == 1) {
@@ -93,13 +99,13 @@ cudaError_t launch_matvec_group(const MatvecGroupArgs& group, cudaStream_t strea
 }
 
 cudaError_t launch_quantize_q8(const QuantizeQ8Args& a, cudaStream_t stream) {
-  return run_quantize({a.x, a.n_cols, a.k, a.x_stride, static_cast<uint8_t*>(a.q8)}, a.overlap, stream);
+  return run_quantize({a.x, a.n_cols, a.k, a.x_stride, static_cast<uint8_t*>(a.q8), a.low}, a.overlap, stream);
 }
 
 cudaError_t launch_rms_norm_q8(const RmsNormQ8Args& a, cudaStream_t stream) {
   return run_rms_norm(
-      {a.x, a.add, a.weight, a.n_cols, a.k, a.x_stride, a.eps, a.sum, a.norm, static_cast<uint8_t*>(a.q8)}, a.overlap,
-      stream);
+      {a.x, a.add, a.weight, a.n_cols, a.k, a.x_stride, a.eps, a.sum, a.norm, static_cast<uint8_t*>(a.q8), a.low},
+      a.overlap, stream);
 }
 
 }  // namespace tokamak::cuda

@@ -28,7 +28,11 @@ struct MatvecArgs {
   const void* x = nullptr;        // of quantized types q8 columns, q8_column_bytes(k) apart; else f32 rows
   int64_t x_stride = 0;           // f32 elements between rows of plain types; a multiple of 4 with k is fastest
   float* y = nullptr;
-  int64_t y_stride = 0;                               // elements between columns
+  int64_t y_stride = 0;  // elements between columns
+  // y quantized too (activations.h), columns of q8_column_bytes(n_rows): by the product itself where 32 rows belong to
+  // few blocks, else by a launch behind it. With it n_rows % 32 == 0, y_stride % 4 == 0 and y is 16-byte aligned.
+  void* y_q8 = nullptr;
+  bool y_low = true;                                  // with low bytes
   const float *scale = nullptr, *up_scale = nullptr;  // 1 element, or [n_expert]; null = 1
   const float *bias = nullptr, *up_bias = nullptr;    // [n_rows], or [n_expert, n_rows]; null = 0
   const float* residual = nullptr;                    // [n_cols, n_rows]; null = 0
@@ -69,12 +73,13 @@ struct MatvecGroupArgs {
 // Errors: as launch_matvec; cudaErrorInvalidValue for too many parts.
 cudaError_t launch_matvec_group(const MatvecGroupArgs& group, cudaStream_t stream);
 
-// q8[c] = x[c] in int8 with a scale and sums per 32 (activations.h).
+// q8[c] = x[c] in int8 with a scale and sums per 32, with low bytes where wanted (activations.h).
 struct QuantizeQ8Args {
   const float* x = nullptr;  // [n_cols, k], rows x_stride elements apart; 16-byte aligned, x_stride % 4 == 0
   int64_t n_cols = 1, k = 0, x_stride = 0;
   void* q8 = nullptr;  // n_cols * q8_column_bytes(k) bytes, 16-byte aligned
   bool overlap = false;
+  bool low = true;
 };
 cudaError_t launch_quantize_q8(const QuantizeQ8Args& args, cudaStream_t stream);
 
@@ -89,6 +94,7 @@ struct RmsNormQ8Args {
   float* norm = nullptr;  // y, [n_cols, k] contiguous; null = not wanted
   void* q8 = nullptr;     // null = not wanted
   bool overlap = false;
+  bool low = true;
 };
 cudaError_t launch_rms_norm_q8(const RmsNormQ8Args& args, cudaStream_t stream);
 

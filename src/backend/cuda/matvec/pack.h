@@ -99,7 +99,16 @@ typename P::Acts host_acts(const void* x, int64_t k, int unit) {
     std::memcpy(&codes, bytes + 32 * unit, sizeof codes);
     GroupQ8 group;
     std::memcpy(&group, bytes + k + unit * static_cast<int64_t>(sizeof group), sizeof group);
-    return make_acts<P>(codes, group.d, group.s0, group.s1);
+    if constexpr (kReadsLow<P>) {
+      const std::byte* rest = bytes + q8_low_offset(k);
+      Words<8> low;
+      std::memcpy(&low, rest + 32 * unit, sizeof low);
+      GroupLow sums;
+      std::memcpy(&sums, rest + k + unit * static_cast<int64_t>(sizeof sums), sizeof sums);
+      return make_acts<P>(codes, group.d, group.s0, group.s1, low, sums.s0, sums.s1);
+    } else {
+      return make_acts<P>(codes, group.d, group.s0, group.s1);
+    }
   } else {
     ActsF32 acts;
     for (int i = 0; i < P::kUnit; ++i)
@@ -137,7 +146,9 @@ constexpr MatvecLayout layout_of(DType dtype, std::string_view kernel) {
   using P = typename Packer::Type;
   return {dtype,
           kernel,
-          P::kQuantized ? ActivationForm::q8 : ActivationForm::f32,
+          kReadsLow<P>    ? ActivationForm::q15
+          : P::kQuantized ? ActivationForm::q8
+                          : ActivationForm::f32,
           P::kRows,
           packed_bytes_of<Packer>,
           pack_rows_of<Packer>,

@@ -39,6 +39,8 @@ struct MatvecParams {
   float* y;
   int64_t y_stride;  // elements between columns
   int n_cols;
+  uint8_t* y_q8;  // y quantized too, q8_column_bytes(n_rows) apart; null = not wanted
+  bool y_low;
   const float* residual;  // added last; null = none
   int64_t residual_stride;
   int glu;  // -1, or ir::Glu

@@ -9,9 +9,23 @@ namespace tokamak::cuda {
 
 namespace {
 
+__device__ inline uint32_t pack_bytes(int b0, int b1, int b2, int b3) {
+  return (b0 & 255) | (b1 & 255) << 8 | (b2 & 255) << 16 | static_cast<uint32_t>(b3) << 24;
+}
+
+// The sum of the codes of four lanes from lane 0, 4, ... on (a half of a group) beside that of the next four, as int16
+// each; meant for every eighth lane.
+__device__ inline uint32_t sums_of_halves(uint32_t codes) {
+  int sum = dot4<true>(0x01010101, codes, 0);
+  sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
+  sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
+  const int other_half = __shfl_xor_sync(0xFFFFFFFF, sum, 4);
+  return (sum & 0xFFFF) | static_cast<uint32_t>(other_half) << 16;
+}
+
 // Quantizes element quad i of a column (v: its four values) together with the other seven lanes of its group. Every
-// lane of the warp must call; `inside` tells whether quad i exists.
-__device__ inline void quantize_quad(float4 v, int64_t i, bool inside, uint8_t* column, int64_t k) {
+// lane of the warp must call; `inside` tells whether quad i exists. low: the low bytes too.
+__device__ inline void quantize_quad(float4 v, int64_t i, bool inside, uint8_t* column, int64_t k, bool low) {
   uint32_t largest = 0;  // bits of max |x|: infinities and NaN win
   for (const float x : {v.x, v.y, v.z, v.w}) {
     const uint32_t bits = __float_as_uint(x) & 0x7FFFFFFF;
@@ -23,21 +37,24 @@ __device__ inline void quantize_quad(float4 v, int64_t i, bool inside, uint8_t* 
     largest = other > largest ? other : largest;
   }
   const Q8Scale scale = q8_scale(__uint_as_float(largest));
-  uint32_t codes = 0;
+  uint32_t codes = 0, low_codes = 0;
   if (scale.inverse != 0.0f) {
     const int q0 = __float2int_rn(v.x * scale.inverse), q1 = __float2int_rn(v.y * scale.inverse),
               q2 = __float2int_rn(v.z * scale.inverse), q3 = __float2int_rn(v.w * scale.inverse);
-    codes = (q0 & 255) | (q1 & 255) << 8 | (q2 & 255) << 16 | static_cast<uint32_t>(q3) << 24;
+    codes = pack_bytes(q0, q1, q2, q3);
+    if (low) {
+      const auto rest = [&](float x, int q) { return __float2int_rn(q8_low(x, scale.inverse, static_cast<float>(q))); };
+      low_codes = pack_bytes(rest(v.x, q0), rest(v.y, q1), rest(v.z, q2), rest(v.w, q3));
+    }
   }
-  int sum = dot4<true>(0x01010101, codes, 0);
-  sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
-  sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
-  const int other_half = __shfl_xor_sync(0xFFFFFFFF, sum, 4);
+  const uint32_t sums = sums_of_halves(codes), low_sums = low ? sums_of_halves(low_codes) : 0;
   if (!inside) return;
   reinterpret_cast<uint32_t*>(column)[i] = codes;
-  if (i % 8 == 0)
-    reinterpret_cast<uint2*>(column + k)[i / 8] =
-        make_uint2(__float_as_uint(scale.d), (sum & 0xFFFF) | static_cast<uint32_t>(other_half) << 16);
+  if (i % 8 == 0) reinterpret_cast<uint2*>(column + k)[i / 8] = make_uint2(__float_as_uint(scale.d), sums);
+  if (!low) return;
+  column += q8_low_offset(k);
+  reinterpret_cast<uint32_t*>(column)[i] = low_codes;
+  if (i % 8 == 0) reinterpret_cast<uint32_t*>(column + k)[i / 8] = low_sums;
 }
 
 __global__ void __launch_bounds__(256) quantize_kernel(const __grid_constant__ QuantizeParams p) {
@@ -47,66 +64,84 @@ __global__ void __launch_bounds__(256) quantize_kernel(const __grid_constant__ Q
   const bool inside = i < p.k / 4;
   const float4 v =
       inside ? reinterpret_cast<const float4*>(p.x + col * p.x_stride)[i] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  quantize_quad(v, i, inside, p.q8 + col * q8_column_bytes(p.k), p.k);
+  quantize_quad(v, i, inside, p.q8 + col * q8_column_bytes(p.k), p.k, p.low);
 }
 
 __device__ inline float4 add4(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
 
-// The sum over the block, in an order that depends on its size only.
+// The sum over a block of at most kNormWarps warps, in an order that depends on its size only.
+constexpr unsigned kNormWarps = 8;
 __device__ inline float block_sum(float value) {
-  __shared__ float sums[32];
+  __shared__ float sums[kNormWarps];
 #pragma unroll
   for (int d = 16; d > 0; d /= 2) value += __shfl_xor_sync(0xFFFFFFFF, value, d);
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
   __syncthreads();
-  value = threadIdx.x % 32 < blockDim.x / 32 ? sums[threadIdx.x % 32] : 0.0f;
+  const unsigned warp = threadIdx.x % kNormWarps;
+  value = warp < blockDim.x / 32 ? sums[warp] : 0.0f;
 #pragma unroll
-  for (int d = 16; d > 0; d /= 2) value += __shfl_xor_sync(0xFFFFFFFF, value, d);
+  for (unsigned d = kNormWarps / 2; d > 0; d /= 2) value += __shfl_xor_sync(0xFFFFFFFF, value, d);
   return value;
 }
 
-// A block per column.
-__global__ void __launch_bounds__(1024) rms_norm_kernel(const __grid_constant__ RmsNormParams p) {
-  allow_next_kernel();
-  const int64_t col = blockIdx.x, n_quads = p.k / 4;
-  const auto* x = reinterpret_cast<const float4*>(p.x + col * p.x_stride);
-  const auto* add = reinterpret_cast<const float4*>(p.add + col * p.x_stride);
-  auto* sum = reinterpret_cast<float4*>(p.sum + col * p.x_stride);
-  const auto* weight = reinterpret_cast<const float4*>(p.weight);
-  constexpr int kHeld = 4;  // quads kept in registers between the passes
-  float4 held[kHeld], weights[kHeld];
+// What a block reads of a column: quads of the input, its addend and the weight.
+struct NormColumn {
+  const float4 *x, *add, *weight;
+  int n_quads;
+
+  __device__ float4 input(int i) const { return add ? add4(x[i], add[i]) : x[i]; }
+  // Inputs i, i + step, ..., the last one for those behind it: all loads before the first use.
+  template <int n>
+  __device__ void load(int i, int step, float4 (&v)[n]) const {
+    float4 addend[n];
 #pragma unroll
-  for (int h = 0; h < kHeld; ++h) {
-    const int64_t i = threadIdx.x + int64_t{h} * blockDim.x;
-    weights[h] = p.weight && i < n_quads ? weight[i] : make_float4(1.0f, 1.0f, 1.0f, 1.0f);
+    for (int h = 0; h < n; ++h) v[h] = x[min(i + h * step, n_quads - 1)];
+    if (!add) return;
+#pragma unroll
+    for (int h = 0; h < n; ++h) addend[h] = add[min(i + h * step, n_quads - 1)];
+#pragma unroll
+    for (int h = 0; h < n; ++h) v[h] = add4(v[h], addend[h]);
   }
+  __device__ float4 weight_at(int i) const { return weight ? weight[i] : make_float4(1.0f, 1.0f, 1.0f, 1.0f); }
+};
+
+// gridDim.y blocks per column. Each sums up all squares, so that none waits for another, and writes every gridDim.y-th
+// run of blockDim.x quads: with one block the instructions behind the sum would take longer than all else.
+__global__ void __launch_bounds__(32 * kNormWarps) rms_norm_kernel(const __grid_constant__ RmsNormParams p) {
+  allow_next_kernel();
+  const int64_t col = blockIdx.x;
+  const NormColumn c{reinterpret_cast<const float4*>(p.x + col * p.x_stride),
+                     p.add ? reinterpret_cast<const float4*>(p.add + col * p.x_stride) : nullptr,
+                     reinterpret_cast<const float4*>(p.weight), static_cast<int>(p.k / 4)};
+  const int thread = static_cast<int>(threadIdx.x), run = static_cast<int>(blockDim.x);
+  int first = static_cast<int>(blockIdx.y) * run;
+  const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  float4 w = first + thread < c.n_quads ? c.weight_at(first + thread) : zero;
   wait_for_previous_kernel();
+  constexpr int kInFlight = 4;
   float squares = 0.0f;
-  for (int64_t i = threadIdx.x, n = 0; i < n_quads; i += blockDim.x, ++n) {
-    float4 v = x[i];
-    if (p.add) v = add4(v, add[i]);
-    if (p.sum) sum[i] = v;
+  float4 mine = zero;  // of the first run that the block writes
+  for (int base = 0; base < c.n_quads; base += kInFlight * run) {
+    float4 v[kInFlight];
+    c.load(base + thread, run, v);
 #pragma unroll
-    for (int h = 0; h < kHeld; ++h)
-      if (n == h) held[h] = v;
-    squares = fused(v.x, v.x, fused(v.y, v.y, fused(v.z, v.z, fused(v.w, v.w, squares))));
+    for (int h = 0; h < kInFlight; ++h) {
+      if (base + h * run + thread >= c.n_quads) v[h] = zero;
+      squares = fused(v[h].x, v[h].x, fused(v[h].y, v[h].y, fused(v[h].z, v[h].z, fused(v[h].w, v[h].w, squares))));
+      if (base + h * run == first) mine = v[h];
+    }
   }
   const float mean = block_sum(squares) / static_cast<float>(p.k);
   const float factor = 1.0f / sqrtf(mean + p.eps);
-  for (int64_t first = 0, n = 0; first < n_quads; first += blockDim.x, ++n) {
-    const int64_t i = first + threadIdx.x;
-    const bool inside = i < n_quads;
-    float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f), w = v;
-    if (inside && n >= kHeld) {
-      v = p.sum ? sum[i] : p.add ? add4(x[i], add[i]) : x[i];
-      w = p.weight ? weight[i] : make_float4(1.0f, 1.0f, 1.0f, 1.0f);
-    }
-#pragma unroll
-    for (int h = 0; h < kHeld; ++h)
-      if (inside && n == h) v = held[h], w = weights[h];
+  for (bool again = false; first < c.n_quads; first += static_cast<int>(gridDim.y) * run, again = true) {
+    const int i = first + thread;
+    const bool inside = i < c.n_quads;
+    float4 v = mine;
+    if (again) v = inside ? c.input(i) : zero, w = inside ? c.weight_at(i) : zero;
+    if (inside && p.sum) reinterpret_cast<float4*>(p.sum + col * p.x_stride)[i] = v;
     v = make_float4(w.x * (v.x * factor), w.y * (v.y * factor), w.z * (v.z * factor), w.w * (v.w * factor));
     if (inside && p.norm) reinterpret_cast<float4*>(p.norm + col * p.k)[i] = v;
-    if (p.q8) quantize_quad(v, i, inside, p.q8 + col * q8_column_bytes(p.k), p.k);
+    if (p.q8) quantize_quad(v, i, inside, p.q8 + col * q8_column_bytes(p.k), p.k, p.low);
   }
 }
 
@@ -118,9 +153,15 @@ cudaError_t run_quantize(const QuantizeParams& p, bool overlap, cudaStream_t str
 }
 
 cudaError_t run_rms_norm(const RmsNormParams& p, bool overlap, cudaStream_t stream) {
-  const int64_t warps = (p.k / 4 + 31) / 32;
-  const auto n_threads = static_cast<unsigned>(warps < 32 ? warps * 32 : 1024);
-  return enqueue(rms_norm_kernel, {static_cast<unsigned>(p.n_cols), n_threads, 0, overlap}, stream, p);
+  const int64_t n_quads = p.k / 4, n_warps = (n_quads + 31) / 32;
+  const unsigned n_threads = 32 * static_cast<unsigned>(n_warps < kNormWarps ? n_warps : kNormWarps);
+  // Blocks per column: as many as there is something to write for, where columns alone leave the device empty. A sum
+  // may lie where x does, which other blocks still read.
+  constexpr int64_t kFewColumns = 64, kMaxBlocks = 16;
+  const int64_t n_runs = (n_quads + n_threads - 1) / n_threads;
+  const int64_t n_blocks = p.n_cols > kFewColumns || p.sum ? 1 : n_runs < kMaxBlocks ? n_runs : kMaxBlocks;
+  const dim3 grid(static_cast<unsigned>(p.n_cols), static_cast<unsigned>(n_blocks));
+  return enqueue(rms_norm_kernel, {grid, n_threads, 0, overlap}, stream, p);
 }
 
 }  // namespace tokamak::cuda

@@ -11,6 +11,7 @@ struct QuantizeParams {
   const float* x;
   int64_t n_cols, k, x_stride;
   uint8_t* q8;
+  bool low;
 };
 struct RmsNormParams {
   const float *x, *add, *weight;
@@ -18,6 +19,7 @@ struct RmsNormParams {
   float eps;
   float *sum, *norm;
   uint8_t* q8;
+  bool low;
 };
 cudaError_t run_quantize(const QuantizeParams& params, bool overlap, cudaStream_t stream);
 cudaError_t run_rms_norm(const RmsNormParams& params, bool overlap, cudaStream_t stream);

@@ -85,6 +85,7 @@ struct Q5_K : QuantizedType {
 // Six words c[0..5] of six-bit codes: the low six bits of their bytes are words 0 to 5 of the unit; word 6 is the top
 // pairs of words 0, 1, 2 (low to high), word 7 those of 3, 4, 5. Scale bytes are stored plus 128.
 struct Q6_K : QuantizedType {
+  using Acts = ActsQ15;
   static constexpr int kRows = 2, kOffset = 32;
   static constexpr Plane kPlanes[] = {{32, 1}, {16, 1}, {4, 1}, {4, 8}};  // words 0-3, 4-5; two scales per row; d
   struct Codes {

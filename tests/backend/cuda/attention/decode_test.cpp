@@ -141,7 +141,7 @@ Outcome run(const Data& d, const std::vector<size_t>& which, bool split, bool qu
   a.page_begin = page_begin_d.as<int32_t>(), a.n_keys = n_keys_d.as<int32_t>(), a.pages = pages_d.as<int32_t>();
   if (s.sinks) a.sinks = sinks_d.as<float>();
   if (split) a.partials = partials_d.as<float>();
-  if (quantize) a.q8 = q8_d.as<uint8_t>();
+  if (quantize) a.q8 = q8_d.as<uint8_t>(), a.q8_low = true;
   EXPECT_EQ(launch_attention(a, nullptr), cudaSuccess);
   if (split) {
     EXPECT_EQ(launch_attention_merge(a, nullptr), cudaSuccess);
@@ -280,14 +280,21 @@ TEST(DecodeAttentionQ8, IsTheResultQuantized) {
         GroupQ8 stored;
         std::memcpy(&stored, column + k + 8 * group, sizeof stored);
         EXPECT_EQ(stored.d, scale.d);
-        int sums[2] = {};
+        const uint8_t* rest = column + q8_low_offset(k);
+        GroupLow stored_low;
+        std::memcpy(&stored_low, rest + k + 4 * group, sizeof stored_low);
+        int sums[2] = {}, low_sums[2] = {};
         for (int i = 0; i < 32; ++i) {
-          const auto code = static_cast<int8_t>(column[32 * group + i]);
+          const auto code = static_cast<int8_t>(column[32 * group + i]),
+                     low = static_cast<int8_t>(rest[32 * group + i]);
           ASSERT_EQ(code, std::lrint(x[i] * scale.inverse)) << t << " " << group << " " << i;
-          sums[i / 16] += code;
+          ASSERT_EQ(low, std::lrint(q8_low(x[i], scale.inverse, code))) << t << " " << group << " " << i;
+          sums[i / 16] += code, low_sums[i / 16] += low;
         }
         EXPECT_EQ(stored.s0, sums[0]);
         EXPECT_EQ(stored.s1, sums[1]);
+        EXPECT_EQ(stored_low.s0, low_sums[0]);
+        EXPECT_EQ(stored_low.s1, low_sums[1]);
       }
   }
 }

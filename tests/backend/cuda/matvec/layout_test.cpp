@@ -35,7 +35,7 @@ TEST(MatvecLayout, DecodesEveryElement) {
     for (int64_t i = 0; i < k; i += 37) {
       x[static_cast<size_t>(i)] = 127.0f;
       quantize_q8_column(x.data(), k, acts.data());
-      const void* in = layout.activations == ActivationForm::q8 ? static_cast<const void*>(acts.data()) : x.data();
+      const void* in = layout.activations != ActivationForm::f32 ? static_cast<const void*>(acts.data()) : x.data();
       layout.multiply(packed.data(), 0, n_rows, k, in, y.data());
       for (int64_t r = 0; r < n_rows; ++r) {
         const float expected = 127.0f * weights[static_cast<size_t>(r * k + i)];
@@ -45,6 +45,57 @@ TEST(MatvecLayout, DecodesEveryElement) {
       }
       x[static_cast<size_t>(i)] = 0.0f;
     }
+  }
+}
+
+// Nothing but the low bytes depends on whether they are wanted.
+TEST(MatvecLayout, LowBytesRefineTheCodes) {
+  const int64_t k = 96;
+  std::vector<float> x(k);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = tokamak::testing::random_unit(3, i);
+  std::vector<std::byte> wide(static_cast<size_t>(q8_column_bytes(k)), std::byte{0xAA}), narrow = wide;
+  quantize_q8_column(x.data(), k, wide.data());
+  quantize_q8_column(x.data(), k, narrow.data(), false);
+  const auto at = static_cast<int64_t>(q8_low_offset(k));
+  EXPECT_TRUE(std::equal(narrow.begin(), narrow.begin() + k + k / 32 * 8, wide.begin()));
+  EXPECT_EQ(std::vector(narrow.begin() + at, narrow.end()),
+            std::vector(static_cast<size_t>(q8_column_bytes(k) - at), std::byte{0xAA}));
+  for (int64_t group_idx = 0; group_idx < k / 32; ++group_idx) {
+    GroupQ8 group;
+    GroupLow low_group;
+    std::memcpy(&group, wide.data() + k + 8 * group_idx, sizeof group);
+    std::memcpy(&low_group, wide.data() + at + k + 4 * group_idx, sizeof low_group);
+    int sums[2] = {}, low_sums[2] = {};
+    for (int64_t i = 0; i < 32; ++i) {
+      const int code = static_cast<int8_t>(wide[static_cast<size_t>(32 * group_idx + i)]),
+                low = static_cast<int8_t>(wide[static_cast<size_t>(at + 32 * group_idx + i)]);
+      sums[i / 16] += code, low_sums[i / 16] += low;
+      // Half a step, and four roundings of a code.
+      ASSERT_NEAR(group.d * (code + low / 128.0), x[static_cast<size_t>(32 * group_idx + i)],
+                  group.d * (0.5 / 128 + 4 * 0x1p-24 * 127));
+    }
+    EXPECT_EQ(std::pair(int{group.s0}, int{group.s1}), std::pair(sums[0], sums[1]));
+    EXPECT_EQ(std::pair(int{low_group.s0}, int{low_group.s1}), std::pair(low_sums[0], low_sums[1]));
+  }
+}
+
+// A step of 2 / (127 * 128 * 2) of uniform values: (1 / 16256)^2 / 12 of 1 / 3. Codes of 8 bits: 1.6e-5.
+TEST(MatvecLayout, FifteenBitsLoseABillionth) {
+  for (const DType dtype : {DType::q8_0, DType::q6_k}) {
+    ASSERT_EQ(activation_of(dtype), ActivationForm::q15);
+    const int64_t k = 2048, n_rows = 64;
+    const ReferenceCase c = make_case(dtype, 1, n_rows, k, 1, 17);
+    std::vector<std::byte> packed(packed_bytes(dtype, 1, n_rows, k));
+    pack_matrices(dtype, {c.rows.data(), 1, n_rows, k, packed.data()});
+    std::vector<float> y(static_cast<size_t>(n_rows));
+    find_matvec_layout(dtype)->multiply(packed.data(), 0, n_rows, k, c.column(0), y.data());
+    double error = 0, total = 0;
+    for (size_t r = 0; r < y.size(); ++r) {
+      double exact = 0;
+      for (size_t i = 0; i < c.x.size(); ++i) exact += double{c.weights[r * c.x.size() + i]} * c.x[i];
+      error += (y[r] - exact) * (y[r] - exact), total += exact * exact;
+    }
+    EXPECT_LT(error / total, 3e-9) << dtype_name(dtype);
   }
 }
 

@@ -60,7 +60,7 @@ inline ReferenceCase make_case(DType dtype, int64_t n_matrices, int64_t n_rows, 
   decode_row(dtype, c.rows.data(), n_matrices * n_rows * k, c.weights.data());
   c.x = tokamak::testing::random_floats(static_cast<size_t>(n_cols * k), seed + 1);
   c.exact_x.assign(c.x.begin(), c.x.end());
-  if (activation_of(dtype) != ActivationForm::q8) return c;
+  if (activation_of(dtype) == ActivationForm::f32) return c;
   c.q8.resize(static_cast<size_t>(n_cols * q8_column_bytes(k)));
   for (int64_t col = 0; col < n_cols; ++col) {
     std::byte* column = c.q8.data() + col * q8_column_bytes(k);
@@ -68,7 +68,10 @@ inline ReferenceCase make_case(DType dtype, int64_t n_matrices, int64_t n_rows, 
     for (int64_t i = 0; i < k; ++i) {
       GroupQ8 group;
       std::memcpy(&group, column + k + i / 32 * 8, sizeof group);
-      c.exact_x[static_cast<size_t>(col * k + i)] = static_cast<double>(group.d) * static_cast<int8_t>(column[i]);
+      double code = static_cast<int8_t>(column[i]);
+      if (activation_of(dtype) == ActivationForm::q15)
+        code += static_cast<int8_t>(column[q8_low_offset(k) + i]) / 128.0;
+      c.exact_x[static_cast<size_t>(col * k + i)] = static_cast<double>(group.d) * code;
     }
   }
   return c;

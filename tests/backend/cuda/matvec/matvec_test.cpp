@@ -61,10 +61,11 @@ TEST_P(MatvecTypes, ShapesAndColumns) {
       const std::vector<float> all = y.read<float>();
       check_product(c, all);
       if (HasFatalFailure()) return;
-      // The last column alone has the same bits.
+      // The last column alone has the same bits, also where weights are fetched early.
       DeviceBytes alone(static_cast<size_t>(n_rows) * 4);
       MatvecArgs one = args;
       one.n_cols = 1;
+      one.overlap = n_cols > 1;
       one.y = alone.as<float>();
       one.x = x.data() + (n_cols - 1) * static_cast<int64_t>(columns_of(c).size()) / n_cols;
       ASSERT_EQ(launch_matvec(one, nullptr), cudaSuccess);
@@ -148,6 +149,36 @@ TEST_P(MatvecTypes, Experts) {
     }
 }
 
+// One launch that quantizes its result too, against two: blocks of a part of a group, of one and of several.
+TEST_P(MatvecTypes, QuantizedResultIsThatOfALaunchBehind) {
+  REQUIRE_DEVICE();
+  struct Case {
+    int64_t n_rows, k;
+    int n_pairs;  // 0: no experts
+  };
+  for (const auto& [n_rows, k, n_pairs] : {Case{96, 1024, 0}, {768, 2048, 0}, {768, 2048, 6}, {2304, 512, 2}}) {
+    const int64_t n_expert = n_pairs > 0 ? 3 : 1, n_cols = n_pairs > 0 ? n_pairs : 1;
+    const ReferenceCase gate = make_case(GetParam().dtype, n_expert, n_rows, k, n_cols, 81),
+                        up = make_case(GetParam().dtype, n_expert, n_rows, k, 1, 82);
+    const auto n = static_cast<size_t>(n_cols * n_rows), n_q8 = static_cast<size_t>(n_cols * q8_column_bytes(n_rows));
+    DeviceBytes gate_w(packed_of(gate)), up_w(packed_of(up)), x(columns_of(gate)),
+        ids(std::vector<int32_t>{2, 0, 1, 1, 0, 2}), y(n * 4), together(n * 4);
+    for (const bool low : {false, true}) {
+      MatvecArgs args = args_of(gate, gate_w, x, y);
+      args.up = up_w.data(), args.glu = 2;
+      if (n_pairs > 0) args.ids = ids.as<int32_t>(), args.n_used = 2, args.ids_stride = 2, args.x_per_token = false;
+      DeviceBytes behind(n_q8), q8(n_q8);
+      ASSERT_EQ(launch_matvec(args, nullptr), cudaSuccess);
+      ASSERT_EQ(launch_quantize_q8({args.y, n_cols, n_rows, n_rows, behind.data(), false, low}, nullptr), cudaSuccess);
+      args.y = together.as<float>(), args.y_q8 = q8.data(), args.y_low = low, args.overlap = low;
+      ASSERT_EQ(launch_matvec(args, nullptr), cudaSuccess);
+      ASSERT_EQ(together.read<float>(), y.read<float>()) << "[" << n_rows << ", " << k << "] pairs " << n_pairs;
+      ASSERT_EQ(q8.read<std::byte>(), behind.read<std::byte>())
+          << "[" << n_rows << ", " << k << "] pairs " << n_pairs << " low " << low;
+    }
+  }
+}
+
 // Several matrices in one launch: the bits of their own launches, nothing beside their rows written.
 TEST_P(MatvecTypes, GroupIsSeparateLaunches) {
   REQUIRE_DEVICE();
@@ -214,17 +245,23 @@ TEST(Matvec, RefusesTooManyParts) {
 TEST(Matvec, QuantizedBytesAreThoseOfTheHost) {
   REQUIRE_DEVICE();
   for (const int64_t k : {32, 576, 4096})
-    for (const int64_t n_cols : {1, 3}) {
+    for (const int64_t n_cols : {1, 2, 3}) {
+      const bool low = n_cols != 2;
       std::vector<float> x = random_floats(static_cast<size_t>(n_cols * k), 41);
       x[0] = 1e30f, x[5] = -1e-30f;
       for (int i = 0; i < 32; ++i) x[static_cast<size_t>(k - 32 + i)] = 1e-30f;  // too small: a zero group
       if (k > 32) x[40] = -INFINITY;
       DeviceBytes x_d(x), q8(static_cast<size_t>(n_cols * q8_column_bytes(k)));
-      ASSERT_EQ(launch_quantize_q8({x_d.as<float>(), n_cols, k, k, q8.data()}, nullptr), cudaSuccess);
+      ASSERT_EQ(launch_quantize_q8({x_d.as<float>(), n_cols, k, k, q8.data(), false, low}, nullptr), cudaSuccess);
       const std::vector<std::byte> got = q8.read<std::byte>();
       for (int64_t col = 0; col < n_cols; ++col) {
         std::vector<std::byte> expected(static_cast<size_t>(q8_column_bytes(k)), std::byte{0xFF});
-        quantize_q8_column(x.data() + col * k, k, expected.data());
+        quantize_q8_column(x.data() + col * k, k, expected.data(), low);
+        const auto low_offset = static_cast<size_t>(q8_low_offset(k));  // unwritten: 0xFF on both sides
+        ASSERT_EQ(std::memcmp(expected.data() + low_offset, got.data() + col * q8_column_bytes(k) + low_offset,
+                              expected.size() - low_offset),
+                  0)
+            << "k " << k << " column " << col << " of " << n_cols;
         for (int64_t g = 0; g < k / 32; ++g) {
           GroupQ8 a, b;
           std::memcpy(&a, expected.data() + k + 8 * g, 8);
@@ -271,6 +308,29 @@ TEST(Matvec, NormThenQuantize) {
       }
       EXPECT_EQ(q8.read<std::byte>(), plain_q8.read<std::byte>());
     }
+}
+
+// Few columns have several blocks each, many have one.
+TEST(Matvec, NormOfAColumnHasTheSameBitsInAnyNumber) {
+  REQUIRE_DEVICE();
+  for (const int64_t k : {64, 2560, 4096, 20480}) {
+    const int64_t n_cols = 9;
+    const std::vector<float> x = random_floats(static_cast<size_t>(n_cols * k), 54),
+                             weight = random_floats(static_cast<size_t>(k), 55);
+    DeviceBytes x_d(x), weight_d(weight), norm(x.size() * 4), q8(static_cast<size_t>(n_cols * q8_column_bytes(k))),
+        norms(x.size() * 4), q8s(static_cast<size_t>(n_cols * q8_column_bytes(k)));
+    RmsNormQ8Args args{x_d.as<float>(), nullptr, weight_d.as<float>(), n_cols, k, k, 1e-5f};
+    args.norm = norms.as<float>(), args.q8 = q8s.data();
+    ASSERT_EQ(launch_rms_norm_q8(args, nullptr), cudaSuccess);
+    args.n_cols = 1;
+    for (int64_t col = 0; col < n_cols; ++col) {
+      args.x = x_d.as<float>() + col * k, args.norm = norm.as<float>() + col * k;
+      args.q8 = q8.data() + col * q8_column_bytes(k);
+      ASSERT_EQ(launch_rms_norm_q8(args, nullptr), cudaSuccess);
+    }
+    EXPECT_EQ(norm.read<float>(), norms.read<float>()) << "k " << k;
+    EXPECT_EQ(q8.read<std::byte>(), q8s.read<std::byte>()) << "k " << k;
+  }
 }
 
 // Quantize, gate-up-GLU, quantize, down; plain, and overlapping inside a graph that is replayed: same bits.
