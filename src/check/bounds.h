@@ -6,6 +6,7 @@
 //   codes of quantized matmuls:      half a step of the group's largest |x| per element, times |w|
 //   inputs rounded to binary16:      2^-11 |x| per element, times |w|
 //   attention in binary16:           2^-11 for each factor of a product, of scores and of the result
+//   BF16 weights, and cached values, decoded to binary16: 2^-25 each where they are below its normal numbers
 //   stored f32:                      u * |y| for each of the two that are compared
 // Fused groups only drop roundings or change the order of sums, so one bound holds for fused and unfused.
 // Non-goal: tight bounds. Published tolerances on the mean error (max_nmse) stand beside them.
@@ -18,7 +19,9 @@
 
 namespace tokamak::check {
 
-inline constexpr double kUnit = 0x1p-24;  // relative rounding error of f32
+inline constexpr double kUnit = 0x1p-24;        // relative rounding error of f32
+inline constexpr double kHalfNormal = 0x1p-14;  // binary16: the least normal number
+inline constexpr double kHalfTiny = 0x1p-25;    // and half a step below it
 
 // The integer codes that inputs of quantized matmuls are rounded to.
 struct Arithmetic {

@@ -87,6 +87,12 @@ struct Attention {
     return slots;
   }
 
+  // What decoding cached numbers to binary16 costs them, beside a relative error: below its normal numbers half a step.
+  DType type = a.graph.value(node.inputs[1]).dtype;
+  bool in_half = a.shape(node.output)[0] > a.arithmetic.half_attention_above;
+  bool decodes = in_half && type != DType::f16 && type != DType::f32;
+  double lost(double x) const { return decodes && std::abs(x) < kHalfNormal ? kHalfTiny : 0; }
+
   // A score is off by the roundings of its dot product, a result by twice that and by its own sums.
   void row(size_t t, size_t head, Numbers& out) const {
     const std::vector<size_t> slots = visible(t);
@@ -97,10 +103,10 @@ struct Attention {
       const size_t key = (slot * n_head_kv + head_kv) * dk;
       double score = 0, size = 0, e = 0;
       for (size_t i = 0; i < dk; ++i) {
-        const double x = q.x[at + i], y = k.x[key + i];
+        const double x = q.x[at + i], y = k.x[key + i], k_error = k.e[key + i] + lost(y);
         score += x * y;
         size += std::abs(x * y);
-        e += std::abs(x) * k.e[key + i] + std::abs(y) * q.e[at + i] + q.e[at + i] * k.e[key + i];
+        e += std::abs(x) * k_error + std::abs(y) * q.e[at + i] + q.e[at + i] * k_error;
       }
       score *= scale;
       if (softcap != 0) score = softcap * std::tanh(score / softcap);
@@ -109,8 +115,6 @@ struct Attention {
       magnitude = std::max(magnitude, std::abs(scale) * size);
       carried = std::max(carried, std::abs(scale) * e);
     }
-    const bool in_half = a.shape(node.output)[0] > a.arithmetic.half_attention_above;
-    const DType type = a.graph.value(node.inputs[1]).dtype;
     double half = in_half ? 2 * 0x1p-11 : 0;  // of a product: both factors
     if (type == DType::bf16) half = std::max(half, a.arithmetic.bf16_attention_error);
     const double score_error =
@@ -127,7 +131,7 @@ struct Attention {
         const size_t value = (slots[j] * n_head_kv + head_kv) * dv + i;
         const double weight = std::exp(scores[j] - maximum) / total;  // at most: a sink makes it smaller
         size += weight * std::abs(double{v.x[value]});
-        e += weight * v.e[value];
+        e += weight * (v.e[value] + lost(v.x[value]));
       }
       const size_t to = (t * n_head + head) * dv + i;
       const bool is_copy = one_key && slots.size() == 1;

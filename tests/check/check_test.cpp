@@ -172,6 +172,28 @@ TEST(Bounds, MovesAreExactAndSumsAreNot) {
   EXPECT_LT(q8_0, 32 * 0.5 / 127 * 1.1);
 }
 
+// Of a cache read back: with one visible key, values are copied; tiny ones lose bits where they are decoded to
+// binary16.
+TEST(Bounds, CachedValuesBelowBinary16LoseHalfAStep) {
+  const auto reference = make_reference_backend();
+  const auto values_of = [&](const char* type, const Arithmetic& arithmetic) {
+    const auto made =
+        make_case(recipe_named(std::string("SET_ROWS type=") + type + " heads=3 dim=128 layout=whole"), 1);
+    return expect(*made, *reference, arithmetic)->values[0];
+  };
+  const Bounded bf16 = values_of("BF16", kCudaArithmetic);
+  int n_tiny = 0;
+  for (size_t i = 0; i < bf16.x.size(); ++i) {
+    const bool is_tiny = std::abs(bf16.x[i]) < 0x1p-14f;
+    ASSERT_GE(bf16.bound[i], is_tiny ? 0x1p-25 : 0) << bf16.x[i];
+    ASSERT_LE(bf16.bound[i], is_tiny ? 0x1.1p-25 : 0) << bf16.x[i];
+    n_tiny += is_tiny && bf16.x[i] != 0 ? 1 : 0;
+  }
+  EXPECT_GT(n_tiny, 0);
+  for (const Bounded& exact : {values_of("F16", kCudaArithmetic), values_of("BF16", {})})
+    for (double bound : exact.bound) ASSERT_EQ(bound, 0);
+}
+
 // Ops of training only, which no backend but the reference runs.
 const std::set<std::string> kReferenceOnly = {"CROSS_ENTROPY_LOSS"};
 
