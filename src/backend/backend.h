@@ -152,7 +152,7 @@ struct StepReport {
 // Means over runs of one program, the first ones and profiled ones left out.
 struct RunTimes {
   double seconds = 0;       // of run()
-  double host_seconds = 0;  // of it, while the device had nothing to do
+  double host_seconds = 0;  // of it, until all work of the device was queued, and after it was done
   uint64_t n_runs = 0;      // 0: not measured
 };
 
@@ -161,6 +161,7 @@ struct DeviceLimits {
   double read_bytes_per_second = 0;  // one pass over memory larger than the caches
   double int8_ops_per_second = 0;    // multiplies and adds of products with integer codes
   double f32_ops_per_second = 0;     // of all others
+  double f16_ops_per_second = 0;     // of products on tensor cores; 0: there are none
   double step_seconds = 0;           // the least a step takes, beside the time for its bytes
 };
 

@@ -13,7 +13,8 @@
 #include "cli/check_ops.h"
 #include "cli/console.h"
 #include "cli/format.h"
-#include "cli/limit_share.h"
+#include "cli/limits_json.h"
+#include "engine/limit_share.h"
 #include "engine/limits.h"
 
 namespace tokamak::cli {
@@ -82,17 +83,12 @@ Result<int> check_ops_perf(const Arguments& arguments) {
   if (arguments.values.flag("--json")) {
     const Json json = {{"backend", options.backend_name},
                        {"description", backend->description()},
-                       {"limits",
-                        {{"read_bytes_per_second", limits.read_bytes_per_second},
-                         {"int8_ops_per_second", limits.int8_ops_per_second},
-                         {"f32_ops_per_second", limits.f32_ops_per_second}}},
+                       {"limits", limits_json(limits)},
                        {"cases", cases}};
     print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     return 0;
   }
-  print(fmt::format("{}\nlimits of this machine: reads {:.1f} GB/s, int8 {:.0f} GOPS, f32 {:.0f} GOPS\n",
-                    backend->description(), limits.read_bytes_per_second * 1e-9, limits.int8_ops_per_second * 1e-9,
-                    limits.f32_ops_per_second * 1e-9));
+  print(fmt::format("{}\nlimits of this machine: {}\n", backend->description(), limits_text(limits)));
   print(text_table(rows, "<<>>>>"));
   print("Data that stays in a cache between runs can be read faster than the memory limit.\n");
   return 0;

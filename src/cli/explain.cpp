@@ -14,8 +14,9 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/format.h"
-#include "cli/limit_share.h"
+#include "cli/limits_json.h"
 #include "cli/loading.h"
+#include "engine/limit_share.h"
 #include "engine/limits.h"
 #include "fuse/matcher.h"
 
@@ -213,21 +214,14 @@ Result<int> explain_command(const Arguments& arguments) {
   const std::optional<DeviceLimits>& device = phases[0].limits;
   const DeviceLimits limits = device ? *device : TRY(measure_limits(isa, static_cast<int>(n_threads)));
   if (values.flag("--json")) {
-    Json json = {{"model", model->name()},
-                 {"isa", isa},
-                 {"threads", n_threads},
-                 {"limits",
-                  {{"read_bytes_per_second", limits.read_bytes_per_second},
-                   {"int8_ops_per_second", limits.int8_ops_per_second},
-                   {"f32_ops_per_second", limits.f32_ops_per_second}}}};
+    Json json = {{"model", model->name()}, {"isa", isa}, {"threads", n_threads}, {"limits", limits_json(limits)}};
     for (const Phase& phase : phases) json["phases"].push_back(phase_json(phase, limits));
     print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     return 0;
   }
   const std::string where = device ? phases[0].device : fmt::format("{}, {} threads", isa, n_threads);
-  print(fmt::format("{}, {}\nlimits of {}: reads {:.1f} GB/s, int8 {:.0f} GOPS, f32 {:.0f} GOPS", model->name(), where,
-                    device ? "the device" : "this machine", limits.read_bytes_per_second * 1e-9,
-                    limits.int8_ops_per_second * 1e-9, limits.f32_ops_per_second * 1e-9));
+  print(fmt::format("{}, {}\nlimits of {}: {}", model->name(), where, device ? "the device" : "this machine",
+                    limits_text(limits)));
   print(device ? fmt::format(", {:.1f} us a step\n", limits.step_seconds * 1e6) : "\n");
   for (const Phase& phase : phases) print_phase(phase, limits, values.flag("--verbose"));
   print(

@@ -57,22 +57,27 @@ Result<double> time_reads(Device& device, const DeviceBuffer& memory, uint64_t b
   return TRY(events.seconds_after(0)) / n;
 }
 
-// Multiplies and adds per clock and multiprocessor of dense f16 products. Source: NVIDIA's architecture papers.
-struct TensorRow {
+// Multiplies and adds per clock and multiprocessor: of dense f16 products on tensor cores (source: NVIDIA's
+// architecture papers), of dot products of four bytes and of f32 (source: CUDA Programming Guide, "Arithmetic
+// Instructions").
+struct ComputeRow {
   int major, minor;
-  double ops_per_clock;
+  double f16, int8, f32;
 };
-constexpr TensorRow kTensorRows[] = {{8, 0, 2048}, {8, 6, 512},   {8, 9, 1024},
-                                     {9, 0, 4096}, {10, 0, 8192}, {12, 0, 1024}};
+constexpr ComputeRow kComputeRows[] = {{8, 0, 2048, 512, 128}, {8, 6, 512, 512, 256},   {8, 9, 1024, 512, 256},
+                                       {9, 0, 4096, 512, 256}, {10, 0, 8192, 512, 256}, {12, 0, 1024, 512, 256}};
 
-Result<double> tensor_ops_per_second(const Device& device) {
+const ComputeRow& compute_row(const Device& device) {
   const cudaDeviceProp& gpu = device.properties();
+  const auto found = std::ranges::find_if(
+      kComputeRows, [&](const ComputeRow& row) { return row.major == gpu.major && row.minor == gpu.minor; });
+  return found == std::end(kComputeRows) ? kComputeRows[2] : *found;
+}
+// Clocks of all multiprocessors together.
+Result<double> clocks_per_second(const Device& device) {
   int khz = 0;
   TRY(check_cuda(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, device.index()), "asking for the GPU's clock"));
-  double ops_per_clock = 1024;
-  for (const TensorRow& row : kTensorRows)
-    if (row.major == gpu.major && row.minor == gpu.minor) ops_per_clock = row.ops_per_clock;
-  return ops_per_clock * gpu.multiProcessorCount * khz * 1e3;
+  return 1e3 * khz * device.properties().multiProcessorCount;
 }
 }  // namespace
 
@@ -104,10 +109,12 @@ Result<DeviceLimits> measure_device_limits(Device& device) {
   const double large = TRY(time_reads(device, memory, n_large, 16));
   const double small = TRY(time_reads(device, memory, kSmall, 512));
   const double rate = static_cast<double>(n_large) / large;
-  const double tensor_ops = TRY(tensor_ops_per_second(device));
+  const double clocks = TRY(clocks_per_second(device));
+  const ComputeRow& compute = compute_row(device);
   return DeviceLimits{.read_bytes_per_second = rate,
-                      .int8_ops_per_second = tensor_ops,  // codes are multiplied as halves
-                      .f32_ops_per_second = tensor_ops,
+                      .int8_ops_per_second = compute.int8 * clocks,
+                      .f32_ops_per_second = compute.f32 * clocks,
+                      .f16_ops_per_second = compute.f16 * clocks,
                       .step_seconds = std::max(0.0, small - static_cast<double>(kSmall) / rate)};
 }
 
