@@ -14,7 +14,6 @@ namespace tokamak::cuda {
 
 namespace {
 constexpr uint64_t kAlignment = 256;
-constexpr int64_t kMaxCapturedTokens = 64;  // beyond, launches cost little beside the work
 
 uint64_t int_bytes(int64_t n) { return static_cast<uint64_t>(n) * sizeof(int32_t); }
 
@@ -161,27 +160,26 @@ void CudaProgram::add_top_step() {
 
 Result<void> CudaProgram::launch_steps(const RunContext& context, bool with_top) const {
   for (const Step& step : steps_of(with_top))
-    TRY(check_cuda(step.launch(context), step.report.what + " (" + step.report.kernel + ")"));
+    if (const cudaError_t status = step.launch(context); status != cudaSuccess)
+      return check_cuda(status, step.report.what + " (" + step.report.kernel + ")");
   return {};
 }
 
-Result<void> CudaProgram::launch_captured(Captured& captured, const RunContext& context, bool with_top) {
-  if (captured.graph == nullptr || captured.epoch != kv_.workspace().epoch()) {
-    if (captured.graph) TRY(check_cuda(cudaGraphExecDestroy(captured.graph), "freeing a graph"));
-    captured.graph = nullptr;
-    TRY(check_cuda(cudaStreamBeginCapture(context.stream, cudaStreamCaptureModeThreadLocal), "capturing a graph"));
-    auto launched = launch_steps(context, with_top);
-    cudaGraph_t graph = nullptr;
-    const cudaError_t ended = cudaStreamEndCapture(context.stream, &graph);
-    if (!launched && graph) kv_.device().note(cudaGraphDestroy(graph));
-    if (!launched) return launched;
-    TRY(check_cuda(ended, "capturing a graph"));
-    const cudaError_t made = cudaGraphInstantiate(&captured.graph, graph, 0);
-    kv_.device().note(cudaGraphDestroy(graph));
-    TRY(check_cuda(made, "instantiating a graph"));
-    captured.epoch = kv_.workspace().epoch();
-  }
-  return check_cuda(cudaGraphLaunch(captured.graph, context.stream), "launching a graph");
+Result<void> CudaProgram::capture(Captured& captured, const RunContext& context, bool with_top) const {
+  if (captured.graph) TRY(check_cuda(cudaGraphExecDestroy(captured.graph), "freeing a graph"));
+  captured.graph = nullptr;
+  TRY(check_cuda(cudaStreamBeginCapture(context.stream, cudaStreamCaptureModeThreadLocal), "capturing a graph"));
+  auto launched = launch_steps(context, with_top);
+  cudaGraph_t graph = nullptr;
+  const cudaError_t ended = cudaStreamEndCapture(context.stream, &graph);
+  if (!launched && graph) kv_.device().note(cudaGraphDestroy(graph));
+  if (!launched) return launched;
+  TRY(check_cuda(ended, "capturing a graph"));
+  const cudaError_t made = cudaGraphInstantiate(&captured.graph, graph, 0);
+  kv_.device().note(cudaGraphDestroy(graph));
+  TRY(check_cuda(made, "instantiating a graph"));
+  captured.epoch = kv_.workspace().epoch();
+  return {};
 }
 
 Result<RunContext> CudaProgram::start(const StepInputs& inputs, bool with_top, Timing& timing) {
@@ -204,15 +202,17 @@ Result<RunContext> CudaProgram::start(const StepInputs& inputs, bool with_top, T
                                  cudaMemcpyHostToDevice, context.stream),
                  "sending the step's inputs"));
   Captured& captured = captured_[{context.n_key_chunks, with_top}];
-  timing.is_steady = !profiling_ && captured.n_runs > 1;
   if (profiling_) {
     TRY(profile_steps(steps_of(with_top), context, device, seconds_));
     ++n_profiled_;
     n_profiled_top_ += with_top ? 1 : 0;
-  } else if (captured.n_runs++ > 0 && inputs_.n_tokens <= kMaxCapturedTokens) {
-    TRY(launch_captured(captured, context, with_top));
+  } else if (captured.graph && captured.epoch == workspace.epoch()) {
+    timing.is_steady = true;
+    TRY(check_cuda(cudaGraphLaunch(captured.graph, context.stream), "launching a graph"));
   } else {
     TRY(launch_steps(context, with_top));
+    if (captured.has_run) timing.to_capture = &captured;
+    captured.has_run = true;
   }
   return context;
 }
@@ -225,8 +225,9 @@ Result<void> CudaProgram::fetch(const RunContext& context, const Address& from, 
                     "fetching the outputs");
 }
 
-Result<void> CudaProgram::finish(Timing& timing) {
+Result<void> CudaProgram::finish(const RunContext& context, bool with_top, Timing& timing) {
   timing.queued = Clock::now();
+  if (timing.to_capture) TRY(capture(*timing.to_capture, context, with_top));  // while the device works
   TRY(kv_.device().finish(graph_.name));
   timing.finished = Clock::now();
   return {};
@@ -245,7 +246,7 @@ Result<void> CudaProgram::run(const StepInputs& inputs, std::span<const std::spa
   Timing timing;
   const RunContext context = TRY(start(inputs, false, timing));
   for (const OutputCopy& output : outputs_) TRY(fetch(context, output.from, 0, output.host_offset, output.n_bytes));
-  TRY(finish(timing));
+  TRY(finish(context, false, timing));
   for (size_t i = 0; i < outputs_.size(); ++i) {
     CHECK(outputs[i].size_bytes() == outputs_[i].n_bytes, i);
     std::memcpy(outputs[i].data(), kv_.workspace().host_outputs() + outputs_[i].host_offset, outputs_[i].n_bytes);
@@ -268,7 +269,7 @@ Result<void> CudaProgram::run_top(const StepInputs& inputs, std::span<TopLogit> 
     n_fetched += row_bytes;
   }
   CHECK(n_fetched == rows.size_bytes(), n_fetched, rows.size());
-  TRY(finish(timing));
+  TRY(finish(context, true, timing));
   const std::byte* host = kv_.workspace().host_outputs();
   std::memcpy(top.data(), host + top_offset_, top_bytes_);
   if (n_fetched > 0) std::memcpy(rows.data(), host + logits.host_offset, n_fetched);

@@ -1,5 +1,5 @@
-// A compiled graph on one device: a list of kernel launches. A shape that runs again is captured once and then launched
-// as one CUDA graph.
+// A compiled graph on one device: a list of kernel launches. A shape that runs again is captured, while the device is
+// busy with that run, and from then on launched as one CUDA graph.
 #pragma once
 
 #include <array>
@@ -99,11 +99,12 @@ class CudaProgram : public Program {
   struct Captured {  // the launches for one number of key chunks
     cudaGraphExec_t graph = nullptr;
     uint64_t epoch = 0;
-    int64_t n_runs = 0;
+    bool has_run = false;
   };
   struct Timing {
     std::chrono::steady_clock::time_point begin, queued, finished;
     bool is_steady = false;
+    Captured* to_capture = nullptr;
   };
   void add_top_step();
   std::span<const Step> steps_of(bool with_top) const {
@@ -111,12 +112,12 @@ class CudaProgram : public Program {
   }
   // Enqueues a step. The outputs will lie where the context says.
   Result<RunContext> start(const StepInputs& inputs, bool with_top, Timing& timing);
-  Result<void> finish(Timing& timing);
+  Result<void> finish(const RunContext& context, bool with_top, Timing& timing);
   void note_end(const Timing& timing);
   Result<void> fetch(const RunContext& context, const Address& from, uint64_t first, uint64_t host_offset,
                      uint64_t n_bytes);
   Result<void> launch_steps(const RunContext& context, bool with_top) const;
-  Result<void> launch_captured(Captured& captured, const RunContext& context, bool with_top);
+  Result<void> capture(Captured& captured, const RunContext& context, bool with_top) const;
 
   ir::Graph graph_;
   InputLayout inputs_;
