@@ -1,158 +1,219 @@
-// A row is cut into at most 2048 groups. Whatever is among the best n of the row lies in one of the n groups with the
-// best maxima and is not below the n-th of those maxima: sorting the maxima leaves little to look at.
+// A row is cut into at most 1024 groups. A key that at least n maxima of groups reach is reached by at least n logits
+// of the row, and whatever reaches it lies in one of those groups: finding such a key leaves little to look at.
 #include "backend/cuda/sampling/top_logits.h"
+
+#include <climits>
 
 #include "backend/cuda/ops/launch.h"
 
 namespace tokamak::cuda {
 
 namespace {
-constexpr int kGroups = 2048, kThreads = kGroups / 2, kTop = static_cast<int>(kTopLogits);
+constexpr int kGroups = 1024, kThreads = kGroups, kTop = static_cast<int>(kTopLogits);
+constexpr int kMostChosen = kTop + kWarp;  // groups to look through; few more than kTop leave few logits
+constexpr int kRankers = 4;                // threads that find the place of one logit
+constexpr int kRoom = kThreads / kRankers;
 constexpr int kGroupThreads = 256;
-constexpr int kTeam = 2 * kWarp;  // values that a warp sorts by itself
+constexpr int kQuad = 4;  // logits that are loaded at once
 
 // Orders as the value does, equal values by falling id; all differ. 0 is below every key.
 using Key = uint64_t;
-__device__ Key key_of(float x, int64_t id) {
-  uint32_t bits = __float_as_uint(x + 0.0f);  // -0 is 0
-  bits ^= bits >> 31 ? ~0u : 1u << 31;
-  if (!(x <= 3.402823466e38f)) bits = ~0u;
-  return Key{bits} << 32 | static_cast<uint32_t>(~static_cast<uint32_t>(id));
+__device__ uint32_t order_of(float x) {
+  if (!(x <= 3.402823466e38f)) return ~0u;
+  const uint32_t bits = __float_as_uint(x + 0.0f);  // -0 is 0
+  return bits ^ (bits >> 31 ? ~0u : 1u << 31);
 }
-__device__ uint32_t id_of(Key key) { return ~static_cast<uint32_t>(key); }
+__device__ Key key_of(uint32_t order, int id) { return Key{order} << 32 | ~static_cast<uint32_t>(id); }
+__device__ int id_of(Key key) { return static_cast<int>(~static_cast<uint32_t>(key)); }
+// What no logit is below whose key reaches `least`.
+__device__ float bound_of(Key least) {
+  const auto order = static_cast<uint32_t>(least >> 32);
+  if (order == ~0u) return INFINITY;
+  return __uint_as_float(order ^ (order >> 31 ? 1u << 31 : ~0u));
+}
 
-__device__ Key max_of(Key a, Key b) { return a > b ? a : b; }
-__device__ Key min_of(Key a, Key b) { return a > b ? b : a; }
+// A row of logits and how it is cut. kAligned: quads are, and none is cut by the end.
+template <bool kAligned>
+struct Row {
+  const float* logits;
+  int n_vocab, group_elems;  // a multiple of kQuad
+  uint32_t inverse;          // high word of quad * inverse: its group, exact for what is divided here; 0: it itself
 
-// One warp per group: maxima[row, group].
-__global__ void group_maxima_kernel(TopLogitsArgs a, int group_elems) {
+  __device__ Row(const TopLogitsArgs& a, int64_t row, int group_size)
+      : logits(a.logits + row * a.n_vocab),
+        n_vocab(static_cast<int>(a.n_vocab)),
+        group_elems(group_size),
+        inverse(~0u / static_cast<uint32_t>(group_size / kQuad) + 1) {}
+
+  // The first id of a quad, counted through the groups of a list.
+  __device__ int id_of_quad(int quad, const int* groups) const {
+    const int at = inverse == 0 ? quad : static_cast<int>(__umulhi(static_cast<uint32_t>(quad), inverse));
+    return (groups[at] - at) * group_elems + quad * kQuad;
+  }
+  // Logits id to id + 3, -infinity beyond the end.
+  __device__ void load(int id, float (&x)[kQuad]) const {
+    if constexpr (kAligned) {
+      const float4 quad = id < n_vocab ? *reinterpret_cast<const float4*>(logits + id)
+                                       : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+      x[0] = quad.x, x[1] = quad.y, x[2] = quad.z, x[3] = quad.w;
+    } else {
+#pragma unroll
+      for (int i = 0; i < kQuad; ++i) x[i] = id + i < n_vocab ? logits[id + i] : -INFINITY;
+    }
+  }
+};
+
+// One warp per group: maxima[row, group], 0 behind the last group.
+template <bool kAligned>
+__global__ void __launch_bounds__(kGroupThreads) group_maxima_kernel(TopLogitsArgs a, int group_elems) {
   start_after_previous_kernel();
   const int lane = static_cast<int>(threadIdx.x % kWarp);
-  const int64_t group = (blockIdx.x * int64_t{kGroupThreads} + threadIdx.x) / kWarp, row = blockIdx.y;
-  const int64_t first = group * group_elems;
-  const int64_t last = first + group_elems < a.n_vocab ? first + group_elems : a.n_vocab;
-  const float* logits = a.logits + row * a.n_vocab;
-  Key best = 0;
-  for (int64_t i = first + lane; i < last; i += kWarp) best = max_of(best, key_of(logits[i], i));
-  for (int d = kWarp / 2; d > 0; d /= 2) best = max_of(best, __shfl_xor_sync(~0u, best, d));
-  if (lane == 0 && group < kGroups) static_cast<Key*>(a.scratch)[row * kGroups + group] = best;
-}
-
-// The exchange of a bitonic sort, largest first: value i of a pair (i, i ^ stride) in a run of `run` values.
-__device__ Key exchange(Key mine, Key other, int i, int run, int stride) {
-  const bool first = (i & stride) == 0, descending = (i & run) == 0;
-  return first == descending ? max_of(mine, other) : min_of(mine, other);
-}
-
-// Sorts keys[0, n), n a power of two from 64 to 2048, largest first. All threads call.
-__device__ void sort_descending(Key* keys, int n) {
-  const int i = static_cast<int>(threadIdx.x / kWarp) * kTeam + static_cast<int>(threadIdx.x % kWarp);
-  const bool busy = i < n;  // whole warps
-  __syncthreads();
-  Key a = busy ? keys[i] : 0, b = busy ? keys[i + kWarp] : 0;
-  for (int run = 2; run <= n; run *= 2) {
-    for (int stride = run / 2; stride >= kTeam; stride /= 2) {  // between warps
-      if (busy) keys[i] = a, keys[i + kWarp] = b;
-      __syncthreads();
-      if (busy) {
-        a = exchange(a, keys[i ^ stride], i, run, stride);
-        b = exchange(b, keys[(i + kWarp) ^ stride], i + kWarp, run, stride);
-      }
-      __syncthreads();
-    }
-    if (run >= kTeam) {  // within a thread
-      const Key was = a;
-      a = exchange(a, b, i, run, kWarp);
-      b = exchange(b, was, i + kWarp, run, kWarp);
-    }
-    for (int stride = run / 2 < kWarp / 2 ? run / 2 : kWarp / 2; stride > 0; stride /= 2) {
-      a = exchange(a, __shfl_xor_sync(~0u, a, stride), i, run, stride);
-      b = exchange(b, __shfl_xor_sync(~0u, b, stride), i + kWarp, run, stride);
+  const int group = static_cast<int>(blockIdx.x * kGroupThreads + threadIdx.x) / kWarp;
+  const Row<kAligned> row(a, blockIdx.y, group_elems);
+  const int64_t first = int64_t{group} * group_elems;
+  const int64_t end = first + group_elems < row.n_vocab ? first + group_elems : row.n_vocab;
+  uint32_t best = 0;
+  int best_id = 0;
+  for (int64_t at = first + lane * kQuad; at < end; at += kWarp * kQuad) {
+    const int id = static_cast<int>(at);
+    float x[kQuad];
+    row.load(id, x);
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i) {
+      const uint32_t order = id + i < end ? order_of(x[i]) : 0;
+      if (order > best) best = order, best_id = id + i;  // the first of equal ones
     }
   }
-  if (busy) keys[i] = a, keys[i + kWarp] = b;
-  __syncthreads();
+  const uint32_t most = __reduce_max_sync(~0u, best);
+  best_id = __reduce_min_sync(~0u, best == most ? best_id : INT_MAX);
+  if (lane == 0)
+    static_cast<Key*>(a.scratch)[int64_t{blockIdx.y} * kGroups + group] = most > 0 ? key_of(most, best_id) : 0;
 }
 
-// Adds to `found` what of groups [begin, end) of the sorted `maxima` is at least `least`; counts also what has no room.
-__device__ void collect(const float* logits, int64_t n_vocab, int group_elems, const uint32_t* groups, int begin,
-                        int end, Key least, Key* found, int* n_found) {
-  const int lane = static_cast<int>(threadIdx.x % kWarp), n_warps = kThreads / kWarp;
-  for (int g = begin + static_cast<int>(threadIdx.x) / kWarp; g < end; g += n_warps) {
-    const int64_t first = int64_t{groups[g]} * group_elems;
-    for (int j = lane; j < group_elems; j += kWarp) {
-      const Key key = first + j < n_vocab ? key_of(logits[first + j], first + j) : 0;
-      if (key < least || key == 0) continue;
-      const int at = atomicAdd(n_found, 1);
-      if (at < kGroups) found[at] = key;
-    }
+// A key that at least kTop keys reach, of which all lie in [low, high], found bit by bit from above; no more than
+// `most` do, where keys allow it. At least kTop reach `low`. count(key): how many reach it, for all threads the same.
+template <class Count>
+__device__ Key reached_by_best(Key low, Key high, int most, Count count) {
+  if (low == high) return low;
+  Key bit = Key{1} << (63 - __clzll(static_cast<int64_t>(low ^ high)));
+  Key least = low & ~(2 * bit - 1);  // what both begin with
+  for (; bit != 0; bit >>= 1) {
+    const int n = count(least | bit);
+    if (n < kTop) continue;
+    least |= bit;
+    if (n <= most) break;
   }
+  return least;
 }
 
 struct Selection {
-  Key keys[kGroups];
-  uint32_t groups[kTop];
-  int n_found;
+  Key keys[kRoom];
+  int ids[kTop];  // of the best, in order
+  float logits[kTop];
+  int groups[kThreads];
+  uint32_t least[kWarp], most[kWarp];  // of the orders of a warp's maxima
+  int n_groups, n_keys;
 };
 
-// Sorts what was found; all behind it is 0 then.
-__device__ void sort_found(Selection& s) {
+// The least and the largest order of all maxima but those of no group, as bounds of keys.
+__device__ void bounds_of(Key maximum, Selection& s, Key& low, Key& high) {
+  const auto order = static_cast<uint32_t>(maximum >> 32);
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const uint32_t least = __reduce_min_sync(~0u, maximum == 0 ? ~0u : order), most = __reduce_max_sync(~0u, order);
+  if (lane == 0) s.least[threadIdx.x / kWarp] = least, s.most[threadIdx.x / kWarp] = most;
   __syncthreads();
-  int n = kTop;
-  while (n < s.n_found && n < kGroups) n *= 2;
-  for (int i = s.n_found + static_cast<int>(threadIdx.x); i < n; i += kThreads) s.keys[i] = 0;
-  sort_descending(s.keys, n);
+  low = Key{__reduce_min_sync(~0u, s.least[lane])} << 32;
+  high = Key{__reduce_max_sync(~0u, s.most[lane])} << 32 | ~0u;
 }
 
-// One block per row.
-__global__ void __launch_bounds__(kThreads) select_kernel(TopLogitsArgs a, int group_elems, int n_groups) {
-  __shared__ Selection s;
-  start_after_previous_kernel();
-  const int thread = static_cast<int>(threadIdx.x);
-  const int64_t row = blockIdx.x;
-  const float* logits = a.logits + row * a.n_vocab;
-  const Key* maxima = static_cast<const Key*>(a.scratch) + row * kGroups;
-  for (int i = thread; i < kGroups; i += kThreads) s.keys[i] = i < n_groups ? maxima[i] : 0;
-  sort_descending(s.keys, kGroups);
-  const Key least = s.keys[kTop - 1];
-  const int n_chosen = n_groups < kTop ? n_groups : kTop;
-  if (thread < n_chosen) s.groups[thread] = id_of(s.keys[thread]) / static_cast<uint32_t>(group_elems);
-  if (thread == 0) s.n_found = 0;
+// Logits of the chosen groups that reach `least`: their keys in any order, counted also where there is no room.
+template <bool kAligned>
+__device__ void collect(const Row<kAligned>& row, Selection& s, Key least) {
+  constexpr int kAtOnce = 5;  // quads under way
   __syncthreads();
-  collect(logits, a.n_vocab, group_elems, s.groups, 0, n_chosen, least, s.keys, &s.n_found);
+  if (threadIdx.x == 0) s.n_keys = 0;
   __syncthreads();
-  if (s.n_found <= kGroups) {
-    sort_found(s);
-  } else {  // many close to each other: in parts that have room beside the best so far
-    const int step = (kGroups - kTop) / group_elems > 0 ? (kGroups - kTop) / group_elems : 1;
-    for (int begin = 0; begin < n_chosen; begin += step) {
-      __syncthreads();
-      if (thread == 0) s.n_found = begin == 0 ? 0 : kTop;
-      __syncthreads();
-      const int end = begin + step < n_chosen ? begin + step : n_chosen;
-      collect(logits, a.n_vocab, group_elems, s.groups, begin, end, least, s.keys, &s.n_found);
-      sort_found(s);
+  const float bound = bound_of(least);
+  const int n_quads = s.n_groups * (row.group_elems / kQuad);
+  for (int first = static_cast<int>(threadIdx.x); first < n_quads; first += kAtOnce * kThreads) {
+    float x[kAtOnce][kQuad];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int quad = first + i * kThreads;
+      row.load(quad < n_quads ? row.id_of_quad(quad, s.groups) : row.n_vocab, x[i]);
+    }
+    uint32_t left = 0;  // a bit for each that may reach it
+#pragma unroll
+    for (int i = 0; i < kAtOnce * kQuad; ++i)
+      if (!(x[i / kQuad][i % kQuad] < bound)) left |= 1u << i;
+    for (; left != 0; left &= left - 1) {
+      const int i = __ffs(static_cast<int>(left)) - 1, quad = first + i / kQuad * kThreads;
+      const int id = quad < n_quads ? row.id_of_quad(quad, s.groups) + i % kQuad : row.n_vocab;
+      if (id >= row.n_vocab) continue;
+      const Key key = key_of(order_of(row.logits[id]), id);
+      if (key < least) continue;
+      const int place = atomicAdd(&s.n_keys, 1);
+      if (place < kRoom) s.keys[place] = key;
     }
   }
-  if (thread >= kTop) return;
-  const Key key = s.keys[thread];
-  TopLogit out;
-  out.id = key == 0 ? -1 : static_cast<int32_t>(id_of(key));
-  out.logit = key == 0 ? 0.0f : logits[out.id];
-  a.top[row * kTop + thread] = out;
+  __syncthreads();
+}
+
+// Every key's place is the number of those above it.
+__device__ void rank(const float* logits, Selection& s) {
+  const int thread = static_cast<int>(threadIdx.x), mine = thread / kRankers;
+  const Key key = mine < s.n_keys ? s.keys[mine] : 0;
+  const float logit = key != 0 ? logits[id_of(key)] : 0;
+  int place = 0;
+#pragma unroll 4
+  for (int i = thread % kRankers; i < s.n_keys; i += kRankers) place += s.keys[i] > key ? 1 : 0;
+  for (int d = kRankers / 2; d > 0; d /= 2) place += __shfl_xor_sync(~0u, place, d);
+  if (key != 0 && place < kTop) s.ids[place] = id_of(key), s.logits[place] = logit;
+  if (thread >= s.n_keys && thread < kTop) s.ids[thread] = -1, s.logits[thread] = 0;
+}
+
+// One block per row, a thread per group.
+template <bool kAligned>
+__global__ void __launch_bounds__(kThreads) select_kernel(TopLogitsArgs a, int group_elems, int n_groups) {
+  __shared__ Selection s;
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread == 0) s.n_groups = 0;
+  const Row<kAligned> row(a, blockIdx.x, group_elems);
+  start_after_previous_kernel();
+  const Key maximum = static_cast<const Key*>(a.scratch)[int64_t{blockIdx.x} * kGroups + thread];
+  Key low, high, least = 1;
+  bounds_of(maximum, s, low, high);
+  if (n_groups >= kTop)
+    least =
+        reached_by_best(low, high, kMostChosen, [&](Key key) { return __syncthreads_count(maximum >= key ? 1 : 0); });
+  if (maximum >= least) s.groups[atomicAdd(&s.n_groups, 1)] = thread;
+  collect(row, s, least);
+  if (s.n_keys > kRoom) {  // many close to each other
+    least = reached_by_best(least, high, kRoom, [&](Key key) { return collect(row, s, key), s.n_keys; });
+    collect(row, s, least);
+  }
+  rank(row.logits, s);
+  __syncthreads();
+  if (thread < kTop) a.top[int64_t{blockIdx.x} * kTop + thread] = {s.ids[thread], s.logits[thread]};
+}
+template <bool kAligned>
+cudaError_t launch(const TopLogitsArgs& args, cudaStream_t stream) {
+  const int group_elems = static_cast<int>(ceil_div(ceil_div(args.n_vocab, kGroups), kQuad) * kQuad);
+  const int n_groups = static_cast<int>(ceil_div(args.n_vocab, group_elems));
+  const auto n_rows = static_cast<unsigned>(args.n_rows);
+  const dim3 grid(kGroups * kWarp / kGroupThreads, n_rows);
+  const cudaError_t status =
+      launch_overlapped(group_maxima_kernel<kAligned>, grid, kGroupThreads, 0, stream, args, group_elems);
+  if (status != cudaSuccess) return status;
+  return launch_overlapped(select_kernel<kAligned>, n_rows, kThreads, 0, stream, args, group_elems, n_groups);
 }
 }  // namespace
 
 uint64_t top_logits_scratch(int64_t n_rows) { return static_cast<uint64_t>(n_rows) * kGroups * sizeof(Key); }
 
 cudaError_t launch_top_logits(const TopLogitsArgs& args, cudaStream_t stream) {
-  const int group_elems = static_cast<int>(ceil_div(ceil_div(args.n_vocab, kGroups), kWarp) * kWarp);
-  const int n_groups = static_cast<int>(ceil_div(args.n_vocab, group_elems));
-  const auto n_rows = static_cast<unsigned>(args.n_rows);
-  const dim3 grid(static_cast<unsigned>(ceil_div(int64_t{n_groups} * kWarp, kGroupThreads)), n_rows);
-  const cudaError_t status = launch_overlapped(group_maxima_kernel, grid, kGroupThreads, 0, stream, args, group_elems);
-  if (status != cudaSuccess) return status;
-  return launch_overlapped(select_kernel, n_rows, kThreads, 0, stream, args, group_elems, n_groups);
+  const bool aligned = args.n_vocab % kQuad == 0 && reinterpret_cast<uintptr_t>(args.logits) % sizeof(float4) == 0;
+  return aligned ? launch<true>(args, stream) : launch<false>(args, stream);
 }
 
 }  // namespace tokamak::cuda

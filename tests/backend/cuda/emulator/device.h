@@ -47,6 +47,15 @@
 using std::isfinite, std::isinf, std::isnan, std::signbit;
 
 inline void __syncthreads() { tokamak::cuda::emulator::sync_block(); }
+inline int __syncthreads_count(int x) {
+  static thread_local int n;
+  __syncthreads();
+  n = 0;
+  __syncthreads();
+  n += x != 0;
+  __syncthreads();
+  return n;
+}
 inline void __syncwarp(unsigned lanes = ~0u) { tokamak::cuda::emulator::sync_lanes(lanes); }
 [[noreturn]] inline void __trap() { tokamak::cuda::emulator::fail("__trap"); }
 
@@ -111,6 +120,9 @@ inline int __float2int_rn(float x) {  // ties to even; clamped, NaN is 0
   if (x < -0x1p31f) return INT32_MIN;
   return static_cast<int>(std::nearbyint(x));
 }
+inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1; }
+inline int __clzll(long long x) { return std::countl_zero(static_cast<unsigned long long>(x)); }
+inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(uint64_t{a} * b >> 32); }
 inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
   unsigned y = 0;
   for (int i = 0; i < 4; ++i) {
