@@ -70,18 +70,20 @@ __global__ void __launch_bounds__(kGroupThreads) group_maxima_kernel(TopLogitsAr
   const int lane = static_cast<int>(threadIdx.x % kWarp);
   const int group = static_cast<int>(blockIdx.x * kGroupThreads + threadIdx.x) / kWarp;
   const Row<kAligned> row(a, blockIdx.y, group_elems);
-  const int64_t first = int64_t{group} * group_elems;
-  const int64_t end = first + group_elems < row.n_vocab ? first + group_elems : row.n_vocab;
+  const int first = group * group_elems;
+  const int end = first + group_elems < row.n_vocab ? first + group_elems : row.n_vocab;
   uint32_t best = 0;
   int best_id = 0;
-  for (int64_t at = first + lane * kQuad; at < end; at += kWarp * kQuad) {
-    const int id = static_cast<int>(at);
-    float x[kQuad];
-    row.load(id, x);
+  constexpr int kAtOnce = 2, kStep = kWarp * kQuad;  // quads under way
+  for (int at = first + lane * kQuad; at < end; at += kAtOnce * kStep) {
+    float x[kAtOnce][kQuad];
 #pragma unroll
-    for (int i = 0; i < kQuad; ++i) {
-      const uint32_t order = id + i < end ? order_of(x[i]) : 0;
-      if (order > best) best = order, best_id = id + i;  // the first of equal ones
+    for (int i = 0; i < kAtOnce; ++i) row.load(at + i * kStep < end ? at + i * kStep : row.n_vocab, x[i]);
+#pragma unroll
+    for (int i = 0; i < kAtOnce * kQuad; ++i) {
+      const int id = at + i / kQuad * kStep + i % kQuad;
+      const uint32_t order = id < end ? order_of(x[i / kQuad][i % kQuad]) : 0;
+      if (order > best) best = order, best_id = id;  // the first of equal ones
     }
   }
   const uint32_t most = __reduce_max_sync(~0u, best);
