@@ -103,8 +103,9 @@ __device__ void weigh(const RouterArgs& a, float* w) {
   float largest = -INFINITY, sum = 0, divisor = 1;
   if (a.kind == RouterKind::late_soft_max) {
     for (int64_t i = 0; i < a.n_used; ++i) largest = fmaxf(largest, w[i]);
-    for (int64_t i = 0; i < a.n_used; ++i) sum += w[i] = expf(w[i] - largest);
-    for (int64_t i = 0; i < a.n_used; ++i) w[i] /= sum;
+    float total = 0;
+    for (int64_t i = 0; i < a.n_used; ++i) total += w[i] = expf(w[i] - largest);
+    for (int64_t i = 0; i < a.n_used; ++i) w[i] /= total;
   } else if (a.kind == RouterKind::late_sigmoid) {
     for (int64_t i = 0; i < a.n_used; ++i) w[i] = sigmoid_of(w[i]);
   }
@@ -144,6 +145,114 @@ __global__ void router_kernel(RouterArgs a) {
   for (int64_t i = threadIdx.x; i < a.n_used; i += blockDim.x) a.weights[t * a.n_used + i] = chosen[i];
 }
 
+// --- a warp per token, its experts in registers: expert e in lane e % 32. For routers without groups that use at most
+// 32 experts.
+// Orders as ranks_before does: greater is better, NaN is 1, 0 is below every score. Both zeros are one.
+__device__ uint32_t order_of(float x) {
+  if (isnan(x)) return 1;
+  const uint32_t bits = __float_as_uint(x + 0.0f);
+  return bits ^ (bits >> 31 ? ~0u : 1u << 31);
+}
+
+template <int kEach>
+struct LaneScores {
+  float x[kEach];         // logits, then p; -inf behind the last expert
+  uint32_t order[kEach];  // of the score that chooses; 0: taken, or no expert
+};
+
+// p from logits, as probabilities() has it for a block.
+template <int kEach>
+__device__ void lane_probabilities(const RouterArgs& a, LaneScores<kEach>& s) {
+  float largest = -INFINITY, sum = 0;
+  if (a.kind == RouterKind::soft_max) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) largest = fmaxf(largest, s.x[i]);
+    largest = warp_max(largest);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) sum += s.x[i] = expf(s.x[i] - largest);
+    sum = warp_sum(sum);
+  }
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    if (a.kind == RouterKind::soft_max)
+      s.x[i] /= sum;
+    else if (a.kind == RouterKind::sigmoid)
+      s.x[i] = sigmoid_of(s.x[i]);
+    else if (a.kind == RouterKind::softplus_sqrt)
+      s.x[i] = sqrtf(softplus_of(s.x[i]));
+  }
+}
+
+// Takes the best score that is left, the lowest expert among equals; its p for every lane.
+template <int kEach>
+__device__ float take_best(LaneScores<kEach>& s, int lane, int& expert) {
+  uint32_t best = 0;
+  int at = 0;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+    if (s.order[i] > best) best = s.order[i], at = i;
+  const uint32_t most = __reduce_max_sync(~0u, best);
+  const uint32_t mine = best == most ? static_cast<uint32_t>(at * kWarp + lane) : ~0u;
+  const uint32_t chosen = __reduce_min_sync(~0u, mine);
+  float p = 0;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+    if (mine == chosen && i == at) p = s.x[i], s.order[i] = 0;
+  expert = static_cast<int>(chosen);
+  return __shfl_sync(~0u, p, static_cast<int>(chosen % kWarp));
+}
+
+// weigh() of the chosen ones, lane r having the r-th.
+__device__ float lane_weight(const RouterArgs& a, float w, int lane) {
+  const bool is_used = lane < a.n_used;
+  if (a.kind == RouterKind::late_soft_max) {
+    const float largest = warp_max(is_used ? w : -INFINITY);
+    w = is_used ? expf(w - largest) : 0.0f;
+    w /= warp_sum(w);
+  } else if (a.kind == RouterKind::late_sigmoid) {
+    w = sigmoid_of(w);
+  }
+  const float sum = warp_sum(is_used ? w : 0.0f);
+  return w / (a.renormalise ? fminf(fmaxf(sum, a.low), a.high) : 1.0f) * a.scale;
+}
+
+template <int kEach>
+__global__ void warp_router_kernel(RouterArgs a) {
+  allow_next_kernel();
+  const int lane = static_cast<int>(threadIdx.x % kWarp), n = static_cast<int>(a.n_expert);
+  const int64_t t = (blockIdx.x * int64_t{blockDim.x} + threadIdx.x) / kWarp;
+  float bias[kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) bias[i] = a.bias && i * kWarp + lane < n ? a.bias[i * kWarp + lane] : 0.0f;
+  wait_for_previous_kernel();
+  if (t >= a.n_tokens) return;
+  LaneScores<kEach> s;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) s.x[i] = i * kWarp + lane < n ? a.x[t * a.x_stride + i * kWarp + lane] : -INFINITY;
+  lane_probabilities(a, s);
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) s.order[i] = i * kWarp + lane < n ? order_of(s.x[i] + bias[i]) : 0;
+  float chosen = 0;
+  int32_t id = 0;
+  for (int r = 0; r < a.n_used; ++r) {
+    int expert;
+    const float p = take_best(s, lane, expert);
+    if (lane == r) chosen = p, id = expert;
+  }
+  const float w = lane_weight(a, chosen, lane);
+  if (lane >= a.n_used) return;
+  a.ids[t * a.ids_stride + lane] = id;
+  a.weights[t * a.n_used + lane] = w;
+}
+
+template <int kEach>
+cudaError_t launch_warp_router(const RouterArgs& args, cudaStream_t stream) {
+  // Few tokens: a multiprocessor each.
+  const unsigned n_threads = args.n_tokens <= 128 ? kWarp : 4 * kWarp;
+  const auto n_blocks = static_cast<unsigned>(ceil_div(args.n_tokens * kWarp, n_threads));
+  return launch_overlapped(warp_router_kernel<kEach>, n_blocks, n_threads, 0, stream, args);
+}
+
 __global__ void add_id_kernel(AddIdArgs a) {
   start_after_previous_kernel();
   for (int64_t i = first_item(); i < a.n_rows * a.row_elems; i += item_step()) {
@@ -166,6 +275,11 @@ cudaError_t launch_mask_groups(const MaskGroupsArgs& args, cudaStream_t stream) 
 cudaError_t launch_router(const RouterArgs& args, cudaStream_t stream) {
   if (args.n_expert > kMaxRoutedExperts || args.n_group > kMaxGroups || args.n_best > kMaxBest)
     return cudaErrorInvalidValue;
+  if (args.n_best == 0 && args.n_used <= kWarp) {
+    if (args.n_expert <= 4 * kWarp) return launch_warp_router<4>(args, stream);
+    if (args.n_expert <= 8 * kWarp) return launch_warp_router<8>(args, stream);
+    if (args.n_expert <= 16 * kWarp) return launch_warp_router<16>(args, stream);
+  }
   return launch_overlapped(router_kernel, static_cast<unsigned>(args.n_tokens), kThreads, 0, stream, args);
 }
 
