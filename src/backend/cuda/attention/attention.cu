@@ -5,28 +5,52 @@
 
 namespace tokamak::cuda {
 
-bool has_decode_attention(const AttentionArgs& a) {
-  if (a.q_stride % 2 != 0 || a.q_head_stride % 2 != 0) return false;
-  for (const decode::DecodeDims& dims : decode::kDecodeDims)
-    if (dims.dk == a.dk && dims.dv == a.dv && decode::has_kernel(a.type, dims)) return true;
-  return false;
-}
-
-cudaError_t launch_attention(const AttentionArgs& a, cudaStream_t stream) {
-  if (!has_decode_attention(a)) return launch_generic_attention(a, stream);
+namespace {
+cudaError_t launch_decode(const AttentionArgs& a, const TokenHeads* heads, cudaStream_t stream) {
   switch (a.type) {
     case KvType::f16:
-      return decode::launch_f16(a, stream);
+      return decode::launch_f16(a, heads, stream);
     case KvType::bf16:
-      return decode::launch_bf16(a, stream);
+      return decode::launch_bf16(a, heads, stream);
     case KvType::q8_0:
-      return decode::launch_q8_0(a, stream);
+      return decode::launch_q8_0(a, heads, stream);
     case KvType::f8:
-      return decode::launch_f8(a, stream);
+      return decode::launch_f8(a, heads, stream);
     case KvType::f32:
       break;
   }
   return cudaErrorInvalidValue;
+}
+
+bool has_kernel(const AttentionArgs& a) {
+  for (const decode::DecodeDims& dims : decode::kDecodeDims)
+    if (dims.dk == a.dk && dims.dv == a.dv && decode::has_kernel(a.type, dims)) return true;
+  return false;
+}
+bool is_same_rotation(const HeadJob& a, const HeadJob& b) {
+  return !a.table || !b.table || (a.table == b.table && a.n_rot == b.n_rot && a.neox == b.neox);
+}
+}  // namespace
+
+bool has_decode_attention(const AttentionArgs& a) {
+  return a.q_stride % 2 == 0 && a.q_head_stride % 2 == 0 && has_kernel(a);
+}
+
+cudaError_t launch_attention(const AttentionArgs& a, cudaStream_t stream) {
+  return has_decode_attention(a) ? launch_decode(a, nullptr, stream) : launch_generic_attention(a, stream);
+}
+
+bool attention_makes_heads(const AttentionArgs& a, const TokenHeads& heads) {
+  const HeadJob &q = heads.q, &k = heads.k, &v = heads.v;
+  const bool are_whole = q.n_head == a.n_head && q.head_dim == a.dk && k.n_head == a.n_head_kv && k.head_dim == a.dk &&
+                         v.n_head == a.n_head_kv && v.head_dim == a.dv;
+  return a.n_tokens == 1 && a.n_step_tokens <= 1 && a.causal && has_kernel(a) && are_whole && k.cache == a.keys &&
+         v.cache == a.values && k.slots == v.slots && is_same_rotation(q, k) && is_same_rotation(q, v) &&
+         is_same_rotation(k, v);
+}
+
+cudaError_t launch_attention_with_heads(const AttentionArgs& a, const TokenHeads& heads, cudaStream_t stream) {
+  return attention_makes_heads(a, heads) ? launch_decode(a, &heads, stream) : cudaErrorInvalidValue;
 }
 
 }  // namespace tokamak::cuda

@@ -88,4 +88,14 @@ inline bool writes_q8(const AttentionArgs& args) { return has_decode_attention(a
 cudaError_t launch_attention(const AttentionArgs& args, cudaStream_t stream);
 cudaError_t launch_attention_merge(const AttentionArgs& args, cudaStream_t stream);  // with partials
 
+// The queries, the key and the value of a step of one token: what launch_heads would make of them first.
+struct TokenHeads {
+  HeadJob q, k, v;  // q.y is not written
+};
+// Whether launch_heads and launch_attention are one launch too: args.q is not read then, and y and q8 must not overlap
+// what the heads are made of. The token's slot must be that of its position.
+bool attention_makes_heads(const AttentionArgs& args, const TokenHeads& heads);
+// The bits of the two launches.
+cudaError_t launch_attention_with_heads(const AttentionArgs& args, const TokenHeads& heads, cudaStream_t stream);
+
 }  // namespace tokamak::cuda

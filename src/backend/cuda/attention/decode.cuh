@@ -10,31 +10,11 @@
 // probabilities.
 #pragma once
 
-#include "backend/cuda/attention/decode_fetch.cuh"
+#include "backend/cuda/attention/decode_heads.cuh"
+#include "backend/cuda/attention/decode_result.cuh"
 #include "backend/cuda/device_attribute.h"
 
 namespace tokamak::cuda::decode {
-
-inline constexpr float kProbabilityUnit = 4096;  // probabilities are up to this: small ones stay normal f16
-
-// Operands of K Q^T. Lane 4g + t has head g; where codes are decoded, dimensions 4t .. 4t + 3 of 16 take the places of
-// 2t, 2t + 1, 2t + 8, 2t + 9.
-template <class C>
-struct Queries {
-  uint32_t part[C::kParts][C::kDk / 16][2];
-  float factor[2];  // of the lane's columns 2t, 2t + 1 of scores
-};
-
-// 2^n that brings numbers up to `largest` to about 2^10, and its inverse: both parts of an f16 stay normal.
-struct PowerOfTwo {
-  float up, down;
-};
-__device__ inline PowerOfTwo power_for(float largest) {
-  const int exponent = static_cast<int>(__float_as_uint(largest) >> 23);
-  if (exponent == 255) return {1.0f, 1.0f};
-  const int biased = min(264 - exponent, 253);
-  return {__uint_as_float(biased << 23), __uint_as_float((254 - biased) << 23)};
-}
 
 template <class C>
 __device__ __forceinline__ void load_queries(Queries<C>& q, const AttentionArgs& a, const Work& w, int lane) {
@@ -65,7 +45,7 @@ __device__ __forceinline__ void load_queries(Queries<C>& q, const AttentionArgs&
       q.part[0][s][i] = C::kFew && g >= 4 ? low : high;
       if constexpr (!C::kFew) q.part[1][s][i] = low;
     }
-  const float factor = a.scale * power.down * (a.softcap != 0 ? 1.0f / a.softcap : kLog2e);
+  const float factor = score_factor(a, power);
   for (int i = 0; i < 2; ++i) q.factor[i] = __shfl_sync(~0u, factor, (2 * t + i) % C::kColumns * 4);
 }
 
@@ -143,23 +123,6 @@ __device__ __forceinline__ void key_products(float (&x)[4], const Queries<C>& q,
     for (int i = 0; i < 4; ++i) x[i] += __shfl_xor_sync(~0u, x[i], 2);
   }
 }
-
-// Weighted values of a warp so far, and the softmax they belong to. Lane 4g + t has columns 2t and 2t + 1.
-template <class C>
-struct Result {
-  float largest[2] = {-INFINITY, -INFINITY};
-  float sum[2] = {};               // over the lane's keys
-  float acc[C::kDv / 16][4] = {};  // dimensions 16j + g and g + 8, or where codes are decoded 16j + 2g and 2g + 1
-  // Scaled types: acc is 2^(kTop - exponent) times the values; exponent is that of the largest scale so far.
-  int exponent = C::kType == KvType::q8_0 ? 0 : 40;
-
-  static constexpr int kTop = C::kType == KvType::q8_0 ? 16 : 128;
-  __device__ float up() const { return __uint_as_float((127 + kTop - exponent) << 23); }
-  __device__ float down() const {
-    if constexpr (!C::kCodes) return 1.0f;
-    return __uint_as_float((127 - kTop + exponent) << 23) * (C::kType == KvType::f8 ? kF8Decoded : 1.0f);
-  }
-};
 
 // Scores become probabilities; what was added up before is brought to the new maximum.
 template <class C>
@@ -263,28 +226,42 @@ __device__ __forceinline__ void add_values(Result<C>& r, const float (&p)[4], co
   }
 }
 
+// Slots [first, last) of values become zero.
+template <class C>
+__device__ __forceinline__ void clear_slots(uint8_t* values, int first, int last, int lane) {
+  constexpr int kRow = C::values().row_bytes, kScales = C::values().n_scales * C::values().scale_bytes;
+  for (int at = first * kRow + 16 * lane; at < last * kRow; at += 16 * kWarp)
+    *reinterpret_cast<uint4*>(values + at) = make_uint4(0, 0, 0, 0);
+  for (int at = first * kScales + 2 * lane; at < last * kScales; at += 2 * kWarp)
+    *reinterpret_cast<uint16_t*>(values + C::values().scale_offset(0, 0) + at) = 0;
+}
+
 // Values of keys that the token does not see may be anything, also NaN: they become zero.
 template <class C>
 __device__ __forceinline__ void clear_hidden(uint8_t* values, int first_slot, int first_key, const Work& w, int lane) {
-  for (int i = 0; i < kWarpKeys; ++i) {
-    const int key = first_key + i, slot = first_slot + i;
-    if (key >= w.begin && key < w.end) continue;
-    for (int at = 4 * lane; at < C::values().row_bytes; at += 4 * kWarp)
-      *reinterpret_cast<uint32_t*>(values + slot * C::values().row_bytes + at) = 0;
-    if (lane < C::values().n_scales * C::values().scale_bytes) values[C::values().scale_offset(slot, 0) + lane] = 0;
-  }
-  fence_copies();
-  __syncwarp();
+  clear_slots<C>(values, first_slot, first_slot + max(0, w.begin - first_key), lane);
+  clear_slots<C>(values, first_slot + min(kWarpKeys, w.end - first_key), first_slot + kWarpKeys, lane);
 }
 
 // One warp's keys of one tile.
 template <class C>
 __device__ __forceinline__ void work_tile(Result<C>& r, const Queries<C>& q, const AttentionArgs& a, const Work& w,
-                                          uint8_t* stage, int tile_key, int warp, int lane) {
+                                          const OwnHeads<C>& own, uint32_t own_made, uint8_t* stage, int tile_key,
+                                          bool is_refilled, int warp, int lane) {
   const int first_slot = warp * kWarpKeys, first_key = tile_key + first_slot, g = lane / 4;
   uint8_t* values = stage + C::kKeyBytes;
-  const bool is_whole = first_key >= w.begin && first_key + kWarpKeys <= w.end;
+  if (first_key + kWarpKeys <= w.begin || first_key >= w.end) return;  // nothing to see
+  const bool is_whole = first_key >= w.begin && first_key + kWarpKeys <= w.end,
+             has_own = w.own_key >= first_key && w.own_key < first_key + kWarpKeys;
   if (!is_whole) clear_hidden<C>(values, first_slot, first_key, w, lane);
+  if (has_own) {
+    ptx::barrier_wait(own_made, 0);
+    put_own(own, stage, w.own_key - tile_key, lane);
+  }
+  if (!is_whole || has_own) {
+    if (is_refilled) fence_copies();
+    __syncwarp();
+  }
   float x[4];
   key_products<C>(x, q, stage, first_slot, lane);
 #pragma unroll
@@ -304,77 +281,24 @@ __device__ __forceinline__ void work_tile(Result<C>& r, const Queries<C>& q, con
   add_values<C>(r, x, values, first_slot, lane);
 }
 
-// results [kWarps][kColumns][kResultStride], stats [kWarps][kColumns]: largest score and sum.
 template <class C>
-__device__ __forceinline__ void leave_result(Result<C>& r, float* results, float2* stats, int warp, int lane) {
-  const int g = lane / 4, t = lane % 4;
-  const float down = r.down() / kProbabilityUnit;
-#pragma unroll
-  for (int i = 0; i < 2; ++i)
-#pragma unroll
-    for (int d = 4; d < kWarp; d *= 2) r.sum[i] += __shfl_xor_sync(~0u, r.sum[i], d);
-#pragma unroll
-  for (int j = 0; j < C::kDv / 16; ++j)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      float x = r.acc[j][i];
-      if constexpr (C::kFew) x += __shfl_xor_sync(~0u, x, 2);
-      const int column = 2 * t + i % 2, d = 16 * j + (C::kCodes ? 2 * g + i / 2 : g + i / 2 * 8);
-      if (column < C::kColumns) results[(warp * C::kColumns + column) * C::kResultStride + d] = x * down;
-    }
-  if (g == 0)
-    for (int i = 0; i < 2; ++i)
-      if (2 * t + i < C::kColumns)
-        stats[warp * C::kColumns + 2 * t + i] = make_float2(r.largest[i], r.sum[i] / kProbabilityUnit);
-}
-
-// The four warps' results of one head become one.
-template <class C>
-__device__ __forceinline__ void write_head(const AttentionArgs& a, const Work& w, const float* results,
-                                           const float2* stats, int head, int lane) {
-  constexpr int kGroups = (C::kDv + kWarp - 1) / kWarp;
-  float factors[kWarps], values[kGroups] = {}, largest = -INFINITY, sum = 0;
-#pragma unroll
-  for (int i = 0; i < kWarps; ++i) largest = fmaxf(largest, stats[i * C::kColumns + head].x);
-#pragma unroll
-  for (int i = 0; i < kWarps; ++i) {
-    const float2 s = stats[i * C::kColumns + head];
-    factors[i] = s.y == 0 ? 0.0f : exp2f(s.x - largest);
-    sum = fmaf(s.y, factors[i], sum);
-  }
-#pragma unroll
-  for (int i = 0; i < kWarps; ++i)
-#pragma unroll
-    for (int j = 0; j < kGroups; ++j)
-      if (C::kDv % kWarp == 0 || j * kWarp + lane < C::kDv)
-        values[j] =
-            fmaf(results[(i * C::kColumns + head) * C::kResultStride + j * kWarp + lane], factors[i], values[j]);
-  const int64_t at = w.first_head + head;
-  if (a.partials) {
-    if (lane == 0) *partial_stats(a, w.token, at, w.chunk) = make_float2(largest, sum);
-  } else {
-    const float factor = final_factor(a, at, largest, sum);
-#pragma unroll
-    for (float& value : values) value *= factor;
-  }
-  float* out = a.partials ? partial_values(a, w.token, at, w.chunk) : a.y + (w.token * a.n_head + at) * C::kDv;
-#pragma unroll
-  for (int j = 0; j < kGroups; ++j) {
-    if (C::kDv % kWarp == 0 || j * kWarp + lane < C::kDv) out[j * kWarp + lane] = values[j];
-    if (C::kDv % kWarp == 0 && !a.partials) quantize_group(a, w.token, at * C::kDv + j * kWarp, values[j], lane);
-  }
-}
-
-template <class C>
-__device__ void work_tiles(Result<C>& r, const AttentionArgs& a, const Work& w, const Ring& ring, uint8_t* stages,
-                           int warp, int lane) {
+__device__ void work_tiles(Result<C>& r, const DecodeParams& p, const Work& w, const Ring& ring, uint8_t* stages,
+                           OwnHeads<C>& own, int warp, int lane) {
+  const AttentionArgs& a = p.a;
   Queries<C> q;
-  wait_for_previous_kernel();
-  load_queries<C>(q, a, w, lane);
+  if (p.makes_heads) {
+    HeadMaker<C, false>{p, w, own, warp, lane}.run();
+    ptx::sync_threads(1, kWarps * kWarp);
+    load_operands<C>(q, own, lane);
+  } else {
+    wait_for_previous_kernel();
+    load_queries<C>(q, a, w, lane);
+  }
   int stage = 0, parity = 0;
   for (int tile = 0; tile < w.n_tiles; ++tile) {
     ptx::barrier_wait(ring.full(stage), parity);
-    work_tile<C>(r, q, a, w, stages + stage * C::kStageBytes, w.first + tile * kTile, warp, lane);
+    work_tile<C>(r, q, a, w, own, ring.own(), stages + stage * C::kStageBytes, w.first + tile * kTile,
+                 tile + ring.n_stages < w.n_tiles, warp, lane);
     __syncwarp();
     if (lane == 0) ptx::barrier_arrive(ring.empty(stage));
     if (++stage == ring.n_stages) stage = 0, parity ^= 1;
@@ -387,66 +311,91 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(const __grid_constant_
   allow_next_kernel();
   const AttentionArgs& a = p.a;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const Work w = this_work(a);
+  const Work w = this_work(p);
   if (a.partials && w.n_tiles == 0) return wait_for_previous_kernel();
   uint8_t* stages = memory + kBarrierBytes;
+  auto& own = *reinterpret_cast<OwnHeads<C>*>(stages + p.n_stages * C::kStageBytes);
   const Ring ring{ptx::shared_address(memory), ptx::shared_address(stages), stages, p.n_stages};
   if (threadIdx.x < p.n_stages) {
     ptx::barrier_init(ring.full(threadIdx.x), kCopyArrivals);
     ptx::barrier_init(ring.empty(threadIdx.x), kWarps);
+    if (threadIdx.x == 0) ptx::barrier_init(ring.own(), 1);
     fence_copies();
   }
   __syncthreads();
   Result<C> r;
   if (warp == kWarps)
-    fetch<C>(p, w, ring, lane);
+    fetch<C>(p, w, ring, lane, [&] { make_own(p, w, ring, own, lane); });
   else
-    work_tiles<C>(r, a, w, ring, stages, warp, lane);
+    work_tiles<C>(r, p, w, ring, stages, own, warp, lane);
   __syncthreads();
   auto* results = reinterpret_cast<float*>(stages);
   auto* stats = reinterpret_cast<float2*>(results + kWarps * C::kColumns * C::kResultStride);
-  if (warp < kWarps) leave_result<C>(r, results, stats, warp, lane);
+  if (warp < kWarps)
+    leave_result<C>(r, results, stats, warp, lane);
+  else
+    write_cache<C>(p.heads, w, own, lane);
   __syncthreads();
   for (int head = warp; head < w.n_heads; head += kWarps + 1) write_head<C>(a, w, results, stats, head, lane);
 }
 
+// heads: null or of attention_makes_heads().
+inline DecodeParams params_of(const AttentionArgs& a, const TokenHeads* heads) {
+  DecodeParams p;
+  p.a = a;
+  p.piece = kTile;
+  while (a.page_size % p.piece != 0) p.piece /= 2;
+  if (!heads) return p;
+  p.makes_heads = true;
+  p.heads = *heads;
+  for (const HeadJob* job : {&heads->q, &heads->k, &heads->v}) {
+    if (!job->table) continue;
+    p.table = job->table;
+    p.n_rot = static_cast<int>(job->n_rot);
+    p.neox = job->neox;
+  }
+  return p;
+}
+
 template <class C>
-cudaError_t launch(const AttentionArgs& a, cudaStream_t stream) {
+cudaError_t launch(const AttentionArgs& a, const TokenHeads* heads, cudaStream_t stream) {
   static_assert(2 * C::kStageBytes >= kWarps * C::kColumns * (C::kResultStride * 4 + 8));
   const int most = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, 0);
   // Two blocks share a multiprocessor where three stages of each fit.
-  constexpr int kWanted = 100 * 1024 / C::kStageBytes;
-  DecodeParams p{.a = a, .piece = kTile, .n_stages = kWanted < 3 ? 3 : kWanted > kMaxStages ? kMaxStages : kWanted};
-  p.n_stages = min(p.n_stages, (most - kBarrierBytes) / C::kStageBytes);
+  constexpr int kWanted = 100 * 1024 / C::kStageBytes, kOwnBytes = sizeof(OwnHeads<C>);
+  DecodeParams p = params_of(a, heads);
+  p.n_stages = min(kWanted < 3            ? 3
+                   : kWanted > kMaxStages ? kMaxStages
+                                          : kWanted,
+                   (most - kBarrierBytes - kOwnBytes) / C::kStageBytes);
   if (p.n_stages < 2) return cudaErrorInvalidValue;
   // The same for every launch: graphs that were captured with more stages run on.
+  const auto shared_bytes = [&] { return kBarrierBytes + p.n_stages * C::kStageBytes + (heads ? kOwnBytes : 0); };
   const cudaError_t raised = cudaFuncSetAttribute(decode_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                  kBarrierBytes + p.n_stages * C::kStageBytes);
+                                                  kBarrierBytes + p.n_stages * C::kStageBytes + kOwnBytes);
   if (raised != cudaSuccess) return raised;
   if (a.partials) p.n_stages = min(p.n_stages, static_cast<int>(attention_chunk(a.most_keys, a.n_head_kv)) / kTile);
-  while (a.page_size % p.piece != 0) p.piece /= 2;
-  const int shared = kBarrierBytes + p.n_stages * C::kStageBytes;
   const int64_t pieces = ceil_div(a.n_head / a.n_head_kv, 8);
   const dim3 grid(static_cast<unsigned>(a.n_head_kv * pieces), static_cast<unsigned>(a.n_tokens),
                   a.partials ? static_cast<unsigned>(a.n_chunks) : 1);
-  return launch_overlapped(decode_kernel<C>, grid, kThreads, static_cast<size_t>(shared), stream, p);
+  return launch_overlapped(decode_kernel<C>, grid, kThreads, static_cast<size_t>(shared_bytes()), stream, p);
 }
 
 template <KvType kType, int kDk, int kDv>
-cudaError_t launch_dims(const AttentionArgs& a, cudaStream_t stream) {
+cudaError_t launch_dims(const AttentionArgs& a, const TokenHeads* heads, cudaStream_t stream) {
   const int64_t group = a.n_head / a.n_head_kv, each = ceil_div(group, ceil_div(group, 8));
-  return each <= 4 ? launch<Config<kDk, kDv, kType, true>>(a, stream)
-                   : launch<Config<kDk, kDv, kType, false>>(a, stream);
+  return each <= 4 ? launch<Config<kDk, kDv, kType, true>>(a, heads, stream)
+                   : launch<Config<kDk, kDv, kType, false>>(a, heads, stream);
 }
 template <KvType kType, size_t kRow = 0>
-cudaError_t launch_type(const AttentionArgs& a, cudaStream_t stream) {
+cudaError_t launch_type(const AttentionArgs& a, const TokenHeads* heads, cudaStream_t stream) {
   if constexpr (kRow == std::size(kDecodeDims)) {
     return cudaErrorInvalidValue;
   } else {
     constexpr DecodeDims kDims = kDecodeDims[kRow];
     if constexpr (has_kernel(kType, kDims))
-      if (a.dk == kDims.dk && a.dv == kDims.dv) return launch_dims<kType, kDims.dk, kDims.dv>(a, stream);
-    return launch_type<kType, kRow + 1>(a, stream);
+      if (a.dk == kDims.dk && a.dv == kDims.dv) return launch_dims<kType, kDims.dk, kDims.dv>(a, heads, stream);
+    return launch_type<kType, kRow + 1>(a, heads, stream);
   }
 }
 

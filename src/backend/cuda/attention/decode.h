@@ -19,13 +19,20 @@ constexpr bool has_kernel(KvType type, DecodeDims dims) {
 
 struct DecodeParams {
   AttentionArgs a;
-  int piece;  // keys that lie in a row whatever the pages: a power of two, 16 to 64
-  int n_stages;
+  int piece = 16;  // keys that lie in a row whatever the pages: a power of two, 16 to 64
+  int n_stages = 0;
+  // Where the heads are made here too; the rotation is that of every job that has one.
+  bool makes_heads = false;
+  TokenHeads heads;
+  const float* table = nullptr;
+  int n_rot = 0;
+  bool neox = false;
 };
 
-cudaError_t launch_f16(const AttentionArgs& args, cudaStream_t stream);
-cudaError_t launch_bf16(const AttentionArgs& args, cudaStream_t stream);
-cudaError_t launch_q8_0(const AttentionArgs& args, cudaStream_t stream);
-cudaError_t launch_f8(const AttentionArgs& args, cudaStream_t stream);
+// heads: null where the queries are ready and the cache is written.
+cudaError_t launch_f16(const AttentionArgs& args, const TokenHeads* heads, cudaStream_t stream);
+cudaError_t launch_bf16(const AttentionArgs& args, const TokenHeads* heads, cudaStream_t stream);
+cudaError_t launch_q8_0(const AttentionArgs& args, const TokenHeads* heads, cudaStream_t stream);
+cudaError_t launch_f8(const AttentionArgs& args, const TokenHeads* heads, cudaStream_t stream);
 
 }  // namespace tokamak::cuda::decode

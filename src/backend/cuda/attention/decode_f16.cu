@@ -2,8 +2,8 @@
 
 namespace tokamak::cuda::decode {
 
-cudaError_t launch_f16(const AttentionArgs& args, cudaStream_t stream) {
-  return launch_type<KvType::f16>(args, stream);
+cudaError_t launch_f16(const AttentionArgs& args, const TokenHeads* heads, cudaStream_t stream) {
+  return launch_type<KvType::f16>(args, heads, stream);
 }
 
 }  // namespace tokamak::cuda::decode

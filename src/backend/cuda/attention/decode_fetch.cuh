@@ -2,6 +2,7 @@
 // stages in shared memory, ahead of the kernel before where keys are older than this step.
 #pragma once
 
+#include <climits>
 #include <type_traits>
 
 #include "backend/cuda/attention/decode.h"
@@ -13,7 +14,7 @@ namespace tokamak::cuda::decode {
 inline constexpr int kWarps = 4, kThreads = (kWarps + 1) * kWarp;
 inline constexpr int kTile = 64, kWarpKeys = kTile / kWarps;
 inline constexpr int kMaxStages = 6;
-inline constexpr int kBarrierBytes = 128;  // of full and empty stages
+inline constexpr int kBarrierBytes = 128;  // of full and empty stages, and one more
 
 template <int kKeyDims, int kValueDims, KvType kCacheType, bool kFewHeads>
 struct Config {
@@ -40,10 +41,14 @@ struct Work {
   const int32_t* pages;
   int first, begin, end;  // tiles begin at `first`; visible keys of this block
   int n_tiles;
-  int written_before;  // keys below this are older than this step
+  int written_before;  // keys below this can be fetched before the kernel before this one has ended
+  int own_key;         // of the token, where it is among the block's keys and made here; -1
+  int own_slot;        // its slot in the cache
+  bool writes_cache;   // with own_key
 };
 
-__device__ inline Work this_work(const AttentionArgs& a) {
+__device__ inline Work this_work(const DecodeParams& p) {
+  const AttentionArgs& a = p.a;
   const int group = static_cast<int>(a.n_head / a.n_head_kv), pieces = (group + 7) / 8,
             each = (group + pieces - 1) / pieces;
   Work w;
@@ -60,7 +65,14 @@ __device__ inline Work this_work(const AttentionArgs& a) {
   w.begin = max(w.first, keys.begin);
   w.end = a.partials ? min(w.first + static_cast<int>(chunks.size), keys.end) : keys.end;
   w.n_tiles = w.end > w.first ? (w.end - w.first + kTile - 1) / kTile : 0;
-  w.written_before = a.causal ? a.positions[w.token] + 1 - static_cast<int>(max(a.n_tokens, a.n_step_tokens)) : 0;
+  const int position = a.positions[w.token];
+  w.written_before = a.causal ? position + 1 - static_cast<int>(max(a.n_tokens, a.n_step_tokens)) : 0;
+  w.own_key = -1;
+  w.writes_cache = piece == 0;
+  if (p.makes_heads) {
+    w.written_before = INT_MAX;  // the token's own slot is not used as it is fetched
+    if (position >= w.begin && position < w.end) w.own_key = position, w.own_slot = p.heads.k.slots[0];
+  }
   return w;
 }
 
@@ -70,11 +82,12 @@ struct Ring {
   int n_stages;
   __device__ uint32_t full(int stage) const { return barriers + 16 * stage; }
   __device__ uint32_t empty(int stage) const { return barriers + 16 * stage + 8; }
+  __device__ uint32_t own() const { return barriers + 16 * kMaxStages; }  // the token's key and value are made
 };
 
-// The fetching warp. Lane i of 64 / piece copies piece i of a tile.
-template <class C>
-__device__ void fetch(const DecodeParams& p, const Work& w, const Ring& ring, int lane) {
+// The fetching warp. Lane i of 64 / piece copies piece i of a tile. make_own() is called when all stages are under way.
+template <class C, class MakeOwn>
+__device__ void fetch(const DecodeParams& p, const Work& w, const Ring& ring, int lane, MakeOwn make_own) {
   constexpr int kKeyScales = C::keys().n_scales * C::keys().scale_bytes,
                 kValueScales = C::values().n_scales * C::values().scale_bytes;
   const AttentionArgs& a = p.a;
@@ -83,7 +96,9 @@ __device__ void fetch(const DecodeParams& p, const Work& w, const Ring& ring, in
                 value_page = int64_t{page_size} * (C::values().row_bytes + kValueScales);
   bool waited = false;
   int page_ids = 0;  // of 32 pieces in a row
-  for (int tile = 0; tile < w.n_tiles; ++tile) {
+  for (int tile = 0; tile <= w.n_tiles; ++tile) {
+    if (w.own_key >= 0 && tile == min(w.n_tiles, ring.n_stages)) make_own();
+    if (tile == w.n_tiles) break;
     const int stage = tile % ring.n_stages, round = tile / ring.n_stages;
     const int tile_key = w.first + tile * kTile, n_keys = min(kTile, (w.end - tile_key + 7) / 8 * 8);
     const int at = tile * pieces % kWarp;

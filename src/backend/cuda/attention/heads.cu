@@ -1,9 +1,5 @@
 // ROPE, its table, and writes to the cache: one warp per head of a token, for up to three jobs in one launch.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_fp8.h>
-
-#include "backend/cuda/attention/tokens.cuh"
+#include "backend/cuda/attention/head_rows.cuh"
 #include "backend/cuda/ptx/memory.cuh"
 
 namespace tokamak::cuda {
@@ -28,76 +24,13 @@ __global__ void __launch_bounds__(128) rope_table_kernel(const __grid_constant__
   }
 }
 
-// A row in shared memory, on its way to the head page at `to`. All lanes of a warp work on it.
-template <class T>
-__device__ void store_plain(const KvHeadLayout& l, int slot, const float* row, uint8_t* to, int lane) {
-  for (int i = lane; i < l.head_dim; i += kWarp) {
-    T value;
-    if constexpr (sizeof(T) == 4)
-      value = row[i];
-    else if constexpr (std::is_same_v<T, __half>)
-      value = __float2half_rn(row[i]);
-    else
-      value = __float2bfloat16_rn(row[i]);
-    *reinterpret_cast<T*>(to + l.elem_offset(slot, i)) = value;
-  }
-}
-
-// As quant/ has it: d = largest / 127 as f16, codes rounded with the d before that.
-__device__ void store_q8(const KvHeadLayout& l, int slot, const float* row, uint8_t* to, int lane) {
-  for (int s = 0; s < l.n_scales; ++s) {
-    const int i = s * kKvScaleDims + lane;
-    const float x = i < l.head_dim ? row[i] : 0.0f, d = warp_max(fabsf(x)) / 127.0f;
-    const float inverse = d == 0 ? 0.0f : 1.0f / d;
-    if (i < l.row_bytes) to[l.elem_offset(slot, i)] = static_cast<uint8_t>(__float2int_rn(x * inverse) + kQ8Bias);
-    if (lane == 0) *reinterpret_cast<__half*>(to + l.scale_offset(slot, s)) = __float2half_rn(d);
-  }
-}
-
-// One scale per row makes the largest element 448. A row with an infinity or NaN is NaN as a whole.
-__device__ void store_f8(const KvHeadLayout& l, int slot, const float* row, uint8_t* to, int lane) {
-  uint32_t bits = 0;
-  for (int i = lane; i < l.head_dim; i += kWarp) bits = max(bits, __float_as_uint(row[i]) & 0x7FFFFFFF);
-  const float largest = __uint_as_float(__reduce_max_sync(~0u, bits));
-  const bool is_finite = largest < INFINITY, is_zero = largest < 0x1p-80f;
-  const float inverse = is_finite && !is_zero ? kF8Largest / largest : 0.0f;
-  for (int i = lane; i < l.row_bytes; i += kWarp) {
-    const float x = i < l.head_dim && is_finite ? row[i] * inverse : 0.0f;
-    to[l.elem_offset(slot, i)] = __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
-  }
-  if (lane == 0)
-    *reinterpret_cast<float*>(to + l.scale_offset(slot, 0)) = is_zero     ? 0.0f
-                                                              : is_finite ? largest / kF8Largest
-                                                                          : __uint_as_float(0x7FC00000);
-}
-
 __device__ void store_row(const HeadJob& job, int64_t token, int64_t head, const float* row, int lane) {
   if (job.y) {
     float* y = job.y + (token * job.n_head + head) * job.head_dim;
     for (int i = lane; i < job.head_dim; i += kWarp) y[i] = row[i];
     return;
   }
-  const KvHeadLayout& l = job.layout;
-  const int at = job.slots[token], page = at / l.page_size, slot = at % l.page_size;
-  auto* to = static_cast<uint8_t*>(job.cache) + l.head_page_offset(page, head, job.n_head);
-  switch (l.type) {
-    case KvType::f32:
-      return store_plain<float>(l, slot, row, to, lane);
-    case KvType::f16:
-      return store_plain<__half>(l, slot, row, to, lane);
-    case KvType::bf16:
-      return store_plain<__nv_bfloat16>(l, slot, row, to, lane);
-    case KvType::q8_0:
-      return store_q8(l, slot, row, to, lane);
-    case KvType::f8:
-      return store_f8(l, slot, row, to, lane);
-  }
-}
-
-__device__ int partner_of(const HeadJob& job, int i) {
-  if (!job.neox) return i ^ 1;
-  const int half = static_cast<int>(job.n_rot) / 2;
-  return i < half ? i + half : i - half;
+  store_head(job.layout, stored_row(job, job.slots[token], head), row, lane);
 }
 
 // The head as it will be stored, in shared memory: x, then normed, then turned.
@@ -110,14 +43,15 @@ __device__ const float* make_row(const HeadJob& job, int64_t token, int64_t head
     squares = fmaf(x[i], x[i], squares);
   }
   if (job.norm_weight) {
-    const float factor = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(n) + job.eps);
-    for (int i = lane; i < n; i += kWarp) own[i] = own[i] * factor * job.norm_weight[i];
+    const float factor = norm_factor(squares, n, job.eps);
+    for (int i = lane; i < n; i += kWarp) own[i] = normed(own[i], factor, job.norm_weight[i]);
   }
   __syncwarp();
   if (!job.table) return own;
   const float* factors = job.table + token * 2 * n_rot;
   for (int i = lane; i < n; i += kWarp)
-    turned[i] = i < n_rot ? fmaf(own[i], factors[i], own[partner_of(job, i)] * factors[n_rot + i]) : own[i];
+    turned[i] =
+        i < n_rot ? rotated(own[i], factors[i], own[rotation_partner(i, n_rot, job.neox)], factors[n_rot + i]) : own[i];
   __syncwarp();
   return turned;
 }

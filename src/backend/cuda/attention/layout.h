@@ -50,9 +50,11 @@ struct KvHeadLayout {
   TOKAMAK_KV_HD int chunk_offset(int slot, int chunk) const {
     return slot * row_bytes + swizzled_chunk(chunk, slot) * kKvChunkBytes;
   }
-  TOKAMAK_KV_HD int elem_offset(int slot, int d) const {
+  TOKAMAK_KV_HD int elem_offset(int slot, int d) const { return slot * row_bytes + elem_in_row(slot, d); }
+  // Bytes from the beginning of the slot's row; of the slot, only slot % 8 counts.
+  TOKAMAK_KV_HD int elem_in_row(int slot, int d) const {
     const int at = d * elem_bytes;
-    return chunk_offset(slot, at / kKvChunkBytes) + at % kKvChunkBytes;
+    return swizzled_chunk(at / kKvChunkBytes, slot) * kKvChunkBytes + at % kKvChunkBytes;
   }
   TOKAMAK_KV_HD int scale_offset(int slot, int s) const {
     return page_size * row_bytes + (slot * n_scales + s) * scale_bytes;
