@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "backend/cuda/attention/attention.h"
@@ -134,27 +135,6 @@ bool overlap(const Address& a, uint64_t a_bytes, const Address& b, uint64_t b_by
 bool are_independent(const Heads& a, const Heads& b) {
   return a.n_tokens == b.n_tokens && !overlap(a.x, a.x_bytes(), b.y, b.y_bytes()) &&
          !overlap(b.x, b.x_bytes(), a.y, a.y_bytes()) && !overlap(a.y, a.y_bytes(), b.y, b.y_bytes());
-}
-
-// One launch for a group and those right behind it that turn or store heads too: queries, keys and values of a layer.
-Result<void> lower_heads(Lowering& l, Nodes nodes) {
-  std::vector<Heads> all = {TRY(heads_to_destination(l, nodes))};
-  for (const ir::Group& group : l.later_groups()) {
-    if (l.is_lowered(group) || fuse::pattern_nodes(l.graph, group).empty()) continue;
-    const auto later = heads_nodes(l.graph, group);
-    if (!later || all.size() == kMaxHeadJobs) break;
-    const Heads heads = TRY(heads_to_destination(l, *later));
-    if (!std::ranges::all_of(all, [&](const Heads& other) { return are_independent(other, heads); })) break;
-    l.take_along(group);
-    all.push_back(heads);
-  }
-  const bool writes = std::ranges::any_of(all, [](const Heads& heads) { return !heads.y; });
-  l.add(writes ? "kv_write" : "rope_f32", [all](const RunContext& c) {
-    HeadsArgs args{.n_jobs = static_cast<int>(all.size()), .n_tokens = all[0].n_tokens};
-    for (size_t i = 0; i < all.size(); ++i) args.jobs[i] = all[i].bind(c);
-    return launch_heads(args, c.stream);
-  });
-  return {};
 }
 
 // Tokens that are worked on one by one, with their keys split, in one launch; with more partial results than this, one
@@ -330,13 +310,9 @@ std::string beyond_flash_attn_ext(const ir::Graph& graph, const ir::Node& node) 
   return widest <= kMaxHeadDims ? "" : fmt::format("heads of {} dimensions", widest);
 }
 
-Result<void> lower_flash_attn_ext(Lowering& l, Nodes nodes) {
-  const ir::Node& node = l.graph.node(nodes[0]);
+// With room for partial results. For steps that are worked on token by token.
+Attention decode_attention_of(Lowering& l, const ir::Node& node) {
   Attention attention = attention_of(l, node);
-  if (const int64_t tile_tokens = tile_tokens_of(l, attention); tile_tokens > 0) {
-    lower_prefill(l, attention, tile_tokens);
-    return {};
-  }
   const AttentionArgs& args = attention.args;
   const int64_t n_slots = l.kv.config().n_pages * l.kv.config().page_size;
   const int64_t needed = attention_chunks(args, 2 * (n_slots + kKeyChunk));  // RunContext rounds contexts up
@@ -346,22 +322,144 @@ Result<void> lower_flash_attn_ext(Lowering& l, Nodes nodes) {
   const int64_t n = std::min(args.n_tokens, attention.slice_tokens);
   attention.max_chunks = std::min(needed, kMaxPartialFloats / attention_partial_floats(n, args.n_head, args.dv, 1));
   attention.partials = partials_of(l, attention_partial_floats(n, args.n_head, args.dv, attention.max_chunks));
-  const std::string_view kernel = has_decode_attention(args) ? "attention_decode" : "attention";
-  if (args.n_tokens > n) {
-    l.add(kernel, [attention](const RunContext& c) { return launch_slices(attention, c); });
-    return {};
-  }
+  if (args.n_tokens > n) return attention;
   const ir::ValueId rows = as_rows_of_product(l, node.output);
   if (rows != ir::kNone && writes_q8(args)) {
     attention.q8 = l.quantized_by_producer(rows);
     attention.args.q8_low = l.wants_low(rows);
   }
-  l.add(kernel, [attention](const RunContext& c) {
-    return launch_attention(attention.bind(c, 0, attention.args.n_tokens), c.stream);
-  });
+  return attention;
+}
+
+void add_merge(Lowering& l, const Attention& attention) {
   l.add_helper({"attention_merge", "attention merge"}, [attention](const RunContext& c) {
     if (!attention.is_split(c)) return cudaSuccess;
     return launch_attention_merge(attention.bind(c, 0, attention.args.n_tokens), c.stream);
+  });
+}
+
+Result<void> lower_flash_attn_ext(Lowering& l, Nodes nodes) {
+  const ir::Node& node = l.graph.node(nodes[0]);
+  if (const Attention attention = attention_of(l, node); const int64_t tile_tokens = tile_tokens_of(l, attention)) {
+    lower_prefill(l, attention, tile_tokens);
+    return {};
+  }
+  const Attention attention = decode_attention_of(l, node);
+  const std::string_view kernel = has_decode_attention(attention.args) ? "attention_decode" : "attention";
+  if (attention.args.n_tokens > attention.slice_tokens) {
+    l.add(kernel, [attention](const RunContext& c) { return launch_slices(attention, c); });
+    return {};
+  }
+  l.add(kernel, [attention](const RunContext& c) {
+    return launch_attention(attention.bind(c, 0, attention.args.n_tokens), c.stream);
+  });
+  add_merge(l, attention);
+  return {};
+}
+
+// --- heads and attention of a step of one token in one launch.
+struct Token {
+  Heads q, k, v;
+
+  TokenHeads bind(const RunContext& c) const { return {.q = q.bind(c), .k = k.bind(c), .v = v.bind(c)}; }
+  bool has_one_rotation() const {
+    const Address& table = q.table ? q.table : k.table;
+    return std::ranges::all_of(std::array{&q, &k, &v},
+                               [&](const Heads* heads) { return !heads->table || heads->table == table; });
+  }
+};
+
+// The attention that comes next, or null.
+const ir::Group* next_attention(const Lowering& l) {
+  for (const ir::Group& group : l.later_groups()) {
+    const std::vector<ir::NodeId> nodes = fuse::pattern_nodes(l.graph, group);
+    if (l.is_lowered(group) || nodes.empty()) continue;
+    return group.rule == UINT16_MAX && l.graph.node(nodes[0]).op == ir::Op::flash_attn_ext ? &group : nullptr;
+  }
+  return nullptr;
+}
+
+// Whether nobody but `reader` needs the value's memory after the node that makes it.
+bool is_only_reader(const ir::Graph& graph, ir::ValueId value, const ir::Node& reader) {
+  const ir::ValueId storage = graph.storage_of(value);
+  const auto is_storage = [&](ir::ValueId id) { return graph.storage_of(id) == storage; };
+  return std::ranges::none_of(graph.outputs, is_storage) &&
+         std::ranges::none_of(graph.nodes, [&](const ir::Node& node) {
+           return &node != &reader && !ir::op_row(node.op).is_view && std::ranges::any_of(node.inputs, is_storage);
+         });
+}
+
+// What `all` makes for attention `node`: its queries, the keys and the values that the token adds; none when that is
+// not all they are for.
+std::optional<Token> token_of(const Lowering& l, const std::vector<Heads>& all, const ir::Node& node,
+                              const Attention& attention) {
+  const AttentionArgs& args = attention.args;
+  Token token{.q = {.job = {.x_head_stride = args.q_head_stride, .n_head = args.n_head, .head_dim = args.dk},
+                    .n_tokens = 1,
+                    .x = attention.q}};
+  const Address slots = l.inputs.address(ir::InputRole::slots);
+  int n_found = 0;
+  for (const Heads& heads : all) {
+    const bool is_query = heads.y && heads.y == attention.q && is_only_reader(l.graph, node.inputs[0], node);
+    const bool is_write = !heads.y && heads.slots == slots;
+    if (is_query)
+      token.q = heads;
+    else if (is_write && heads.job.cache == args.keys && !token.k.n_tokens)
+      token.k = heads;
+    else if (is_write && heads.job.cache == args.values)
+      token.v = heads;
+    else
+      return {};
+    ++n_found;
+  }
+  const bool is_whole = token.k.n_tokens && token.v.n_tokens && n_found == static_cast<int>(all.size());
+  const bool is_own = attention.positions == l.inputs.address(ir::InputRole::positions) && token.has_one_rotation();
+  if (!is_whole || !is_own || !attention_makes_heads(args, {token.q.job, token.k.job, token.v.job})) return {};
+  return token;
+}
+
+// The heads in `all` and the attention right behind them as one step. False: they are not for each other.
+bool lower_token(Lowering& l, const std::vector<Heads>& all) {
+  const ir::Group* group = all[0].n_tokens == 1 ? next_attention(l) : nullptr;
+  if (!group) return false;
+  const ir::Node& node = l.graph.node(fuse::pattern_nodes(l.graph, *group)[0]);
+  const Attention wanted = attention_of(l, node);
+  const std::optional<Token> token = token_of(l, all, node, wanted);
+  if (!token) return false;
+  const auto y_elems = static_cast<uint64_t>(wanted.args.n_head * wanted.args.dv);
+  // What the heads are made of may lie where the plan has put the result.
+  if (std::ranges::any_of(all, [&](const Heads& heads) {
+        return overlap(heads.x, heads.x_bytes(), wanted.y, y_elems * sizeof(float));
+      }))
+    l.redirect(node.output, l.floats(static_cast<int64_t>(y_elems)));
+  const Attention attention = decode_attention_of(l, node);
+  l.take_along(*group);
+  l.add("kv_write+attention_decode", [attention, token = *token](const RunContext& c) {
+    return launch_attention_with_heads(attention.bind(c, 0, 1), token.bind(c), c.stream);
+  });
+  add_merge(l, attention);
+  return true;
+}
+
+// One launch for a group and those right behind it that turn or store heads too: queries, keys and values of a layer;
+// of one token with the attention over them.
+Result<void> lower_heads(Lowering& l, Nodes nodes) {
+  std::vector<Heads> all = {TRY(heads_to_destination(l, nodes))};
+  for (const ir::Group& group : l.later_groups()) {
+    if (l.is_lowered(group) || fuse::pattern_nodes(l.graph, group).empty()) continue;
+    const auto later = heads_nodes(l.graph, group);
+    if (!later || all.size() == kMaxHeadJobs) break;
+    const Heads heads = TRY(heads_to_destination(l, *later));
+    if (!std::ranges::all_of(all, [&](const Heads& other) { return are_independent(other, heads); })) break;
+    l.take_along(group);
+    all.push_back(heads);
+  }
+  if (lower_token(l, all)) return {};
+  const bool writes = std::ranges::any_of(all, [](const Heads& heads) { return !heads.y; });
+  l.add(writes ? "kv_write" : "rope_f32", [all](const RunContext& c) {
+    HeadsArgs args{.n_jobs = static_cast<int>(all.size()), .n_tokens = all[0].n_tokens};
+    for (size_t i = 0; i < all.size(); ++i) args.jobs[i] = all[i].bind(c);
+    return launch_heads(args, c.stream);
   });
   return {};
 }

@@ -23,6 +23,7 @@ struct Address {
 
   static Address of(const void* data) { return {.where = Where::fixed, .data = static_cast<const std::byte*>(data)}; }
   explicit operator bool() const { return where != Where::none; }
+  friend bool operator==(const Address&, const Address&) = default;
 };
 
 struct RunContext {

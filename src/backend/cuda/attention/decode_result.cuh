@@ -99,7 +99,7 @@ __device__ __forceinline__ void write_head(const AttentionArgs& a, const Work& w
     }
     if (!a.partials) value = make_float4(value.x * factor, value.y * factor, value.z * factor, value.w * factor);
     if (is_inside) *reinterpret_cast<float4*>(out + d) = value;
-    if (C::kDv % kWarp == 0 && !a.partials && a.q8) quantize_four(a, w.token, at * C::kDv + d, value, is_inside, lane);
+    if (C::kDv % kWarp == 0 && !a.partials) quantize_four(a, w.token, at * C::kDv + d, value, is_inside, lane);
   }
 }
 

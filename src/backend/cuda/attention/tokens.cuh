@@ -64,29 +64,12 @@ __device__ __forceinline__ void quantize_group(const AttentionArgs& a, int64_t t
   quantize_group(a.q8 + token * q8_column_bytes(n), n, d, value, lane, a.q8_low);
 }
 
-// The same with four neighbouring elements per lane, the lane's first being the d-th: 8 lanes have a group. All lanes
-// must call, with is_inside those that have elements. q8 is not null.
+// The same with four neighbouring elements per lane: quantize_four.
 __device__ __forceinline__ void quantize_four(const AttentionArgs& a, int64_t token, int64_t d, float4 x,
                                               bool is_inside, int lane) {
+  if (!a.q8) return;
   const int64_t n = a.n_head * a.dv;
-  uint32_t largest = 0;  // by bits: NaN is larger than all
-  for (const float y : {x.x, x.y, x.z, x.w}) largest = max(largest, __float_as_uint(y) & 0x7FFFFFFF);
-#pragma unroll
-  for (int i = 1; i < 8; i *= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, i));
-  const Q8Scale scale = q8_scale(__uint_as_float(largest));
-  const auto code = [&](float y) { return scale.inverse == 0.0f ? 0 : __float2int_rn(y * scale.inverse); };
-  const int c[4] = {code(x.x), code(x.y), code(x.z), code(x.w)};
-  int sum = c[0] + c[1] + c[2] + c[3];
-  sum += __shfl_xor_sync(~0u, sum, 1);
-  sum += __shfl_xor_sync(~0u, sum, 2);
-  const int other = __shfl_xor_sync(~0u, sum, 4);
-  if (!is_inside) return;
-  uint8_t* column = a.q8 + token * q8_column_bytes(n);
-  *reinterpret_cast<uint32_t*>(column + d) =
-      (c[0] & 0xFF) | (c[1] & 0xFF) << 8 | (c[2] & 0xFF) << 16 | static_cast<uint32_t>(c[3]) << 24;
-  if (lane % 8 == 0)
-    reinterpret_cast<uint2*>(column + n)[d / 32] =
-        make_uint2(__float_as_uint(scale.d), (sum & 0xFFFF) | static_cast<uint32_t>(other) << 16);
+  quantize_four(a.q8 + token * q8_column_bytes(n), n, d, x, is_inside, lane, a.q8_low);
 }
 
 }  // namespace tokamak::cuda

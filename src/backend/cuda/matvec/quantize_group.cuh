@@ -25,4 +25,51 @@ __device__ __forceinline__ void quantize_group(uint8_t* column, int64_t k, int64
   if (lane == 0) reinterpret_cast<uint32_t*>(column + k)[d / 32] = (l0 & 0xFFFF) | static_cast<uint32_t>(l1) << 16;
 }
 
+// Four codes of a lane: as bytes, and in eight lanes that have a group the sums of its halves as two int16, the lane's
+// own half first.
+struct FourCodes {
+  uint32_t bytes, sums;
+};
+__device__ __forceinline__ FourCodes join_codes(const int (&c)[4]) {
+  FourCodes out{.bytes = 0, .sums = 0};
+  int sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    out.bytes |= static_cast<uint32_t>(c[i] & 0xFF) << 8 * i;
+    sum += c[i];
+  }
+  sum += __shfl_xor_sync(~0u, sum, 1);
+  sum += __shfl_xor_sync(~0u, sum, 2);
+  out.sums = (sum & 0xFFFF) | static_cast<uint32_t>(__shfl_xor_sync(~0u, sum, 4)) << 16;
+  return out;
+}
+
+// quantize_group of several groups: a lane has elements d to d + 3, eight lanes a group. All lanes of the warp must
+// call, with is_inside those whose elements are stored.
+__device__ __forceinline__ void quantize_four(uint8_t* column, int64_t k, int64_t d, float4 value, bool is_inside,
+                                              int lane, bool low) {
+  const float x[4] = {value.x, value.y, value.z, value.w};
+  uint32_t largest = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) largest = max(largest, __float_as_uint(x[i]) & 0x7FFFFFFF);
+#pragma unroll
+  for (int i = 1; i < 8; i *= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, i));
+  const Q8Scale scale = q8_scale(__uint_as_float(largest));
+  const bool is_zero = scale.inverse == 0.0f, is_first = is_inside && lane % 8 == 0;
+  int codes[4], low_codes[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) codes[i] = is_zero ? 0 : __float2int_rn(x[i] * scale.inverse);
+  const FourCodes high = join_codes(codes);
+  if (is_inside) *reinterpret_cast<uint32_t*>(column + d) = high.bytes;
+  if (is_first) reinterpret_cast<uint2*>(column + k)[d / 32] = make_uint2(__float_as_uint(scale.d), high.sums);
+  if (!low) return;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    low_codes[i] = is_zero ? 0 : __float2int_rn(q8_low(x[i], scale.inverse, static_cast<float>(codes[i])));
+  const FourCodes rest = join_codes(low_codes);
+  column += q8_low_offset(k);
+  if (is_inside) *reinterpret_cast<uint32_t*>(column + d) = rest.bytes;
+  if (is_first) reinterpret_cast<uint32_t*>(column + k)[d / 32] = rest.sums;
+}
+
 }  // namespace tokamak::cuda
