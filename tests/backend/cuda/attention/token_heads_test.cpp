@@ -130,7 +130,7 @@ Outcome run(const Shape& s, const Data& host, bool fused, bool split) {
       q8(static_cast<size_t>(q8_column_bytes(s.n_head * s.dv))),
       partials(static_cast<size_t>(attention_partial_floats(1, s.n_head, s.dv, a.n_chunks)) * 4);
   a.y = y.as<float>();
-  if (s.dv % 32 == 0) a.q8 = q8.as<uint8_t>();
+  if (s.dv % 32 == 0) a.q8 = q8.as<uint8_t>(), a.q8_low = true;
   if (split) a.partials = partials.as<float>();
   if (fused) {
     EXPECT_TRUE(attention_makes_heads(a, heads));
