@@ -178,10 +178,9 @@ struct Experts {
 
 ValueId experts(Recipe& r, int64_t layer_idx, ValueId x) {
   const Experts e{r, layer_idx, r.b.shape_of(x)[0]};
-  const ValueId routed = e.run(x);
-  if (!r.has(e.at("ffn_up_shexp.weight"))) return routed;
-  const ValueId shared = e.shared(x);
-  return r.b.add(routed, shared, e.at("ffn_moe_and_shared"));
+  if (!r.has(e.at("ffn_up_shexp.weight"))) return e.run(x);
+  const ValueId shared = e.shared(x);  // first: what is added to the experts' sum stands right behind it
+  return r.b.add(e.run(x), shared, e.at("ffn_moe_and_shared"));
 }
 
 ValueId feed_forward_or_experts(Recipe& r, int64_t layer_idx, ValueId x) {

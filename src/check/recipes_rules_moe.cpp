@@ -1,4 +1,4 @@
-// Fusion rules of top-k routing, in all their forms.
+// Fusion rules of top-k routing and of the sum over experts, in all their forms.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -94,11 +94,48 @@ void add_late_routers(std::vector<Recipe>& out) {
                        .rule = sigmoid ? RuleId::topk_moe_late_sigmoid : RuleId::topk_moe_late_softmax});
 }
 
+// addends_left: of each addend, whether it is the first operand.
+ValueId expert_sum(CaseBuilder& c, int64_t n_used, int64_t width, const std::vector<bool>& addends_left,
+                   Layout layout) {
+  std::vector<ValueId> addends;
+  for (size_t i = 0; i < addends_left.size(); ++i) addends.push_back(c.tensor({width}, {-2, 2}, layout));
+  const ValueId made = c.tensor({n_used, width}, {-2, 2}, layout);
+  const ValueId weights = c.tensor({n_used, 1}, {-1, 1}, layout);
+  const ValueId flat = c.b.reshape(c.b.mul(made, weights), {c.n_tokens, n_used * width});
+  const auto part = [&](int64_t i) { return c.b.view(flat, i * width, {c.n_tokens, width}); };
+  ValueId sum = n_used == 1 ? flat : part(0);
+  for (int64_t i = 1; i < n_used; ++i) sum = c.b.add(sum, part(i));
+  for (size_t i = 0; i < addends.size(); ++i)
+    sum = addends_left[i] ? c.b.add(addends[i], sum) : c.b.add(sum, addends[i]);
+  return sum;
+}
+
+void add_expert_sums(std::vector<Recipe>& out) {
+  for (int64_t n_used : {1, 2, 4, 8, 9, 16, 22})
+    for (const std::vector<bool>& addends : {std::vector<bool>{}, {false}, {true}, {false, false}, {true, false}}) {
+      const auto n_adds = static_cast<size_t>(n_used) - 1 + addends.size();
+      if (n_adds == 0) continue;
+      const std::string label = n_adds == 1 ? "MUL+ADD" : fmt::format("MUL+ADD*{}", n_adds);
+      std::string sides;
+      for (bool left : addends) sides += left ? "l" : "r";
+      for (int64_t n : kTokens)
+        for (int64_t width : {7, 64, 333})
+          for (Layout layout : {Layout::whole, Layout::slice})
+            out.push_back({.subject = label,
+                           .variant = fmt::format("used={} addends={} n={} width={} layout={}", n_used, sides, n, width,
+                                                  layout == Layout::slice ? "slice" : "whole"),
+                           .build = [=](CaseBuilder& c) { c.b.output(expert_sum(c, n_used, width, addends, layout)); },
+                           .sequences = {{.n_tokens = n}},
+                           .rule = RuleId::moe_sum});
+    }
+}
+
 }  // namespace
 
 void add_moe_rules(std::vector<Recipe>& out) {
   add_routers(out);
   add_late_routers(out);
+  add_expert_sums(out);
 }
 
 }  // namespace tokamak::check

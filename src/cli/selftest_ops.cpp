@@ -401,12 +401,12 @@ void check_copy(const OpSet& ops, ErrorMeter& meter, Out& out) {
 
 using OpCheck = void (*)(const OpSet& ops, ErrorMeter& meter, Out& out);
 constexpr OpCheck kChecks[] = {
-    check_norm,      check_add,       check_sub,        check_mul,         check_div,
-    check_add_chain, check_mul_chain, check_scale,      check_clamp,       check_softcap,
-    check_unary,     check_relu_sqr,  check_glu,        check_snake,       check_rope,
-    check_kv_write,  check_get_rows,  check_copy,       check_attention,   check_attention_merge,
-    check_soft_max,  check_sum_rows,  check_argsort,    check_mask_groups, check_add_id,
-    check_route,     check_ssm_conv,  check_conv_state, check_delta_net};
+    check_norm,      check_add,          check_sub,      check_mul,         check_div,
+    check_add_chain, check_mul_chain,    check_scale,    check_clamp,       check_softcap,
+    check_unary,     check_relu_sqr,     check_glu,      check_snake,       check_rope,
+    check_kv_write,  check_get_rows,     check_copy,     check_attention,   check_attention_merge,
+    check_soft_max,  check_sum_rows,     check_argsort,  check_mask_groups, check_add_id,
+    check_route,     check_weighted_sum, check_ssm_conv, check_conv_state,  check_delta_net};
 static_assert(sizeof(OpSet) == std::size(kChecks) * sizeof(void (*)()));
 }  // namespace
 

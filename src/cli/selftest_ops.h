@@ -16,6 +16,7 @@ void check_argsort(const cpu::OpSet& ops, ErrorMeter& meter, Out& out);
 void check_mask_groups(const cpu::OpSet& ops, ErrorMeter& meter, Out& out);
 void check_add_id(const cpu::OpSet& ops, ErrorMeter& meter, Out& out);
 void check_route(const cpu::OpSet& ops, ErrorMeter& meter, Out& out);
+void check_weighted_sum(const cpu::OpSet& ops, ErrorMeter& meter, Out& out);
 void check_ssm_conv(const cpu::OpSet& ops, ErrorMeter& meter, Out& out);
 void check_conv_state(const cpu::OpSet& ops, ErrorMeter& meter, Out& out);
 void check_delta_net(const cpu::OpSet& ops, ErrorMeter& meter, Out& out);

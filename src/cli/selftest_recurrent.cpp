@@ -125,6 +125,37 @@ void check_route(const OpSet& ops, ErrorMeter& meter, Out& out) {
   }
 }
 
+// Each operation is off by one rounding of what it makes.
+void check_weighted_sum(const OpSet& ops, ErrorMeter& meter, Out& out) {
+  constexpr int64_t kUsed = 6;
+  const Out x = random_numbers(kRows * kUsed * kElems, 58), w = random_numbers(kRows * kUsed, 59);
+  const Out more = random_numbers(kRows * kElems, 60), residual = random_numbers(kRows * kElems, 61);
+  out.resize(more.size());
+  ops.weighted_sum({.row_elems = kElems,
+                    .n_used = kUsed,
+                    .x = x.data(),
+                    .x_stride = kElems,
+                    .weights = w.data(),
+                    .weight_stride = 1,
+                    .n_addends = 2,
+                    .addends = {more.data(), residual.data()},
+                    .addend_strides = {kElems, kElems},
+                    .y = out.data(),
+                    .y_stride = kElems},
+                   0, kRows);
+  for (size_t i = 0; i < out.size(); ++i) {
+    double exact = double{more[i]} + double{residual[i]};
+    double magnitude = std::abs(double{more[i]}) + std::abs(double{residual[i]});
+    for (size_t k = 0; k < kUsed; ++k) {
+      const size_t row = i / kElems * kUsed + k;
+      const double part = double{x[row * kElems + i % kElems]} * double{w[row]};
+      exact += part;
+      magnitude += std::abs(part);
+    }
+    meter.add(out[i], exact, (kUsed + 3) * kUnit * magnitude);
+  }
+}
+
 namespace {
 constexpr int64_t kChannels = 50, kTaps = 4, kTokens = 5;
 constexpr SequenceRun kRuns[] = {{0, 2}, {2, 5}};

@@ -41,6 +41,7 @@ bool check_topk_sigmoid(const Candidate& c, Mode mode);
 bool check_topk_softplus(const Candidate& c, Mode mode);
 bool check_topk_late_softmax(const Candidate& c, Mode mode);
 bool check_topk_late_sigmoid(const Candidate& c, Mode mode);
+bool check_moe_sum(const Candidate& c, Mode mode);
 // checks_recurrent.cpp
 bool check_ssm_conv(const Candidate& c, Mode mode);
 bool check_conv_state_cpy(const Candidate& c, Mode mode);

@@ -1,4 +1,4 @@
-// Top-k routing: from router logits to the chosen experts and their weights.
+// Top-k routing, from router logits to the chosen experts and their weights; the sum of what these make.
 #include <algorithm>
 
 #include "fuse/checks.h"
@@ -81,6 +81,42 @@ bool check_topk_late_softmax(const Candidate& c, Mode) {
 }
 bool check_topk_late_sigmoid(const Candidate& c, Mode) {
   return is_function(c.node(2), ir::Unary::sigmoid) && check_late(c);
+}
+
+namespace {
+// `id` shows rows `part` of the result [n_tokens, n_used, n_embd] of `all`, as [n_tokens, n_embd].
+bool is_part(const Candidate& c, ValueId id, ValueId all, int64_t part) {
+  const Value &seen = value_of(c, id), &whole = value_of(c, all);
+  const int64_t n_tokens = whole.shape[0], n_used = whole.shape[1], n_embd = whole.shape[2];
+  return c.graph.storage_of(id) == all && seen.shape == Shape{n_tokens, n_embd} && seen.offset_elems == part * n_embd &&
+         (n_tokens == 1 || seen.row_stride_elems == n_used * n_embd);
+}
+}  // namespace
+
+// MUL: results of the experts [n_tokens, n_used, n_embd] by their weights [n_tokens, n_used, 1]. ADD: the parts of the
+// first two experts, then that of every other in order, then what was made before the group, on either side.
+bool check_moe_sum(const Candidate& c, Mode) {
+  const Node& mul = c.node(0);
+  const Shape& shape = value_of(c, mul.output).shape;
+  if (shape.rank() != 3 || value_of(c, mul.inputs[0]).shape != shape) return false;
+  const int64_t n_used = shape[1];
+  if (value_of(c, mul.inputs[1]).shape != Shape{shape[0], n_used, 1}) return false;
+  const auto n_sums = static_cast<size_t>(n_used) - 1;
+  if (c.nodes.size() < 1 + n_sums || c.nodes.size() > 1 + n_sums + kMaxMoeAddends) return false;
+  for (size_t i = 1; i < c.nodes.size(); ++i) {
+    const Node& add = c.node(i);
+    if (i <= n_sums) {
+      const bool extends = i == 1 ? is_part(c, add.inputs[0], mul.output, 0) : add.inputs[0] == c.node(i - 1).output;
+      if (!extends || !is_part(c, add.inputs[1], mul.output, static_cast<int64_t>(i))) return false;
+      continue;
+    }
+    const int side = other_operand(c.graph, add, c.node(i - 1).output);
+    if (side < 0) return false;
+    const ValueId addend = add.inputs[static_cast<size_t>(side)];
+    if (!comes_before(c, addend) || value_of(c, addend).shape != Shape{shape[0], shape[2]}) return false;
+    if (value_of(c, add.output).shape != Shape{shape[0], shape[2]}) return false;
+  }
+  return true;
 }
 
 }  // namespace tokamak::fuse

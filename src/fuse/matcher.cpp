@@ -21,11 +21,13 @@ struct Variant {
   const Rule* rule;
   uint32_t present;  // bit i: op i is there
   size_t n_ops() const { return static_cast<size_t>(std::popcount(present)); }
+  size_t rank() const { return rule->last_repeats ? SIZE_MAX : n_ops(); }
 };
 
 using VariantsByOp = std::array<std::vector<Variant>, static_cast<size_t>(ir::Op::count_)>;
 
-// Of rules that start with an op: longest first, among equals the earlier row.
+// Of rules that start with an op: longest first, those whose end repeats before all others; among equals the earlier
+// row.
 const VariantsByOp& variants() {
   static const VariantsByOp all = [] {
     VariantsByOp out;
@@ -38,7 +40,7 @@ const VariantsByOp& variants() {
       }
     }
     for (std::vector<Variant>& list : out)
-      std::ranges::stable_sort(list, [](const Variant& a, const Variant& b) { return a.n_ops() > b.n_ops(); });
+      std::ranges::stable_sort(list, [](const Variant& a, const Variant& b) { return a.rank() > b.rank(); });
     return out;
   }();
   return all;
@@ -56,7 +58,8 @@ bool is_view(const Graph& graph, NodeId id) { return ir::op_row(graph.node(id).o
 Matcher::Matcher(const Graph& graph, Supports supports, const ir::Plan* plan)
     : graph_(graph), supports_(std::move(supports)), plan_(plan), readers_(ir::readers_of(graph)) {}
 
-// The next non-view nodes from `start` on, when their ops are those of the rule that are `present`.
+// The next non-view nodes from `start` on, when their ops are those of the rule that are `present`; the last op as
+// often as it follows.
 std::optional<std::vector<NodeId>> Matcher::find_sequence(NodeId start, const Rule& rule, uint32_t present) const {
   std::vector<NodeId> nodes(rule.ops.size(), kNone);
   NodeId id = start;
@@ -65,6 +68,11 @@ std::optional<std::vector<NodeId>> Matcher::find_sequence(NodeId start, const Ru
     while (op > 0 && id < graph_.nodes.size() && is_view(graph_, id)) ++id;
     if (id >= graph_.nodes.size() || graph_.node(id).op != rule.ops[op]) return {};
     nodes[op] = id++;
+  }
+  for (; rule.last_repeats && id < graph_.nodes.size(); ++id) {
+    if (is_view(graph_, id)) continue;
+    if (graph_.node(id).op != rule.ops.back()) break;
+    nodes.push_back(id);
   }
   return nodes;
 }
@@ -131,13 +139,20 @@ bool Matcher::is_placed_apart(const Candidate& c, const Rule& rule) const {
   return true;
 }
 
+bool Matcher::fits(const Candidate& candidate, Mode mode, const Rule& rule) const {
+  return is_chained(candidate, rule) && is_closed(candidate, rule) && rule.check(candidate, mode) &&
+         (mode != Mode::full || is_placed_apart(candidate, rule)) &&
+         (!supports_ || supports_(graph_, rule, candidate.nodes));
+}
+
 std::optional<Match> Matcher::match(NodeId start, Mode mode, const Rule& rule, uint32_t present) const {
-  const auto nodes = find_sequence(start, rule, present);
+  auto nodes = find_sequence(start, rule, present);
   if (!nodes) return {};
+  while (!fits({graph_, *nodes}, mode, rule)) {
+    if (nodes->size() == rule.ops.size()) return {};
+    nodes->pop_back();  // one repetition less
+  }
   const Candidate candidate{graph_, *nodes};
-  if (!is_chained(candidate, rule) || !is_closed(candidate, rule) || !rule.check(candidate, mode)) return {};
-  if (mode == Mode::full && !is_placed_apart(candidate, rule)) return {};
-  if (supports_ && !supports_(graph_, rule, *nodes)) return {};
   Match match{rule.id, {}};
   for (NodeId id = start; id <= (*nodes)[candidate.last_op()]; ++id) match.nodes.push_back(id);
   return match;

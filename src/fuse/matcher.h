@@ -40,6 +40,7 @@ class Matcher {
 
  private:
   std::optional<Match> match(ir::NodeId start, Mode mode, const Rule& rule, uint32_t present) const;
+  bool fits(const Candidate& candidate, Mode mode, const Rule& rule) const;
   std::optional<std::vector<ir::NodeId>> find_sequence(ir::NodeId start, const Rule& rule, uint32_t present) const;
   bool is_chained(const Candidate& candidate, const Rule& rule) const;
   bool is_closed(const Candidate& candidate, const Rule& rule) const;

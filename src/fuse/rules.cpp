@@ -54,6 +54,7 @@ constexpr Op kTopkSoftplus[] = {Op::unary,    Op::unary,    Op::add,   Op::mask_
                                 Op::get_rows, Op::sum_rows, Op::clamp, Op::div,         Op::scale};
 constexpr Op kTopkLateSoftmax[] = {Op::argsort, Op::get_rows, Op::soft_max};
 constexpr Op kTopkLateSigmoid[] = {Op::argsort, Op::get_rows, Op::unary};
+constexpr Op kMoeSum[] = {Op::mul, Op::add};
 constexpr Op kUnaryMul[] = {Op::unary, Op::mul};
 constexpr Op kReluSqr[] = {Op::unary, Op::unary};
 constexpr Op kSoftcap[] = {Op::scale, Op::unary, Op::scale};
@@ -230,6 +231,15 @@ constexpr auto kRules = std::to_array<Rule>({
      .equal_shapes = false,
      .check = check_topk_late_sigmoid,
      .meaning = "the best experts, then a sigmoid of each"},
+    {.id = RuleId::moe_sum,
+     .label = "MUL+ADD...",
+     .ops = kMoeSum,
+     .last_repeats = true,
+     .is_chain = false,
+     .equal_shapes = false,
+     .label_by_members = true,
+     .check = check_moe_sum,
+     .meaning = "results of the chosen experts times their weights, summed; a shared expert's and the residual"},
     {.id = RuleId::unary_mul,
      .label = "SILU|SIGMOID|SOFTPLUS +MUL",
      .ops = kUnaryMul,
@@ -269,7 +279,7 @@ constexpr bool table_matches_enum() {
   if (kRules.size() != static_cast<size_t>(RuleId::count_)) return false;
   for (size_t i = 0; i < kRules.size(); ++i)
     if (static_cast<size_t>(kRules[i].id) != i || kRules[i].ops.size() < 2 || kRules[i].ops.size() > kMaxRuleOps ||
-        (kRules[i].optional & 1) != 0)
+        (kRules[i].optional & 1) != 0 || (kRules[i].last_repeats && kRules[i].optional != 0))
       return false;
   return true;
 }
@@ -323,9 +333,15 @@ std::vector<NodeId> pattern_nodes(const Graph& graph, const ir::Group& group) {
 std::string group_label(const Graph& graph, const ir::Group& group) {
   if (group.rule >= kRules.size()) return std::string(ir::op_row(graph.node(group.nodes.front()).op).name);
   if (!kRules[group.rule].label_by_members) return std::string(kRules[group.rule].label);
+  std::vector<NodeId> members = member_nodes(graph, group);
+  size_t n_last = 1;
+  if (kRules[group.rule].last_repeats) {
+    n_last = members.size() - kRules[group.rule].ops.size() + 1;
+    members.resize(kRules[group.rule].ops.size());
+  }
   std::string label;
-  for (NodeId id : member_nodes(graph, group)) label += (label.empty() ? "" : "+") + member_name(graph.node(id));
-  return label;
+  for (NodeId id : members) label += (label.empty() ? "" : "+") + member_name(graph.node(id));
+  return n_last == 1 ? label : label + "*" + std::to_string(n_last);
 }
 
 }  // namespace tokamak::fuse

@@ -47,6 +47,7 @@ enum class RuleId : uint16_t {
   topk_moe_softplus,
   topk_moe_late_softmax,
   topk_moe_late_sigmoid,
+  moe_sum,
   unary_mul,
   relu_sqr,
   softcap,
@@ -60,7 +61,7 @@ enum class RuleId : uint16_t {
 enum class Mode : uint8_t { structural, full };
 
 // A place where the op sequence fits: one node per op of the rule, in order, views left out; kNone for an optional op
-// that is not there. The first op always is.
+// that is not there. The first op always is. Where the rule's last op repeats, all its nodes follow.
 struct Candidate {
   const ir::Graph& graph;
   std::span<const ir::NodeId> nodes;
@@ -81,7 +82,8 @@ struct Candidate {
   }
 };
 
-inline constexpr size_t kMaxRuleOps = 16;
+inline constexpr size_t kMaxRuleOps = 16;    // repetitions not counted
+inline constexpr size_t kMaxMoeAddends = 2;  // of moe_sum: what a shared expert makes, the residual
 
 struct Rule {
   RuleId id;
@@ -89,6 +91,7 @@ struct Rule {
   std::span<const ir::Op> ops;
   std::span<const uint8_t> outputs = {};  // ops whose results may leave the group, beside the last one's
   uint32_t optional = 0;                  // bit i: op i may be missing
+  bool last_repeats = false;              // the last op may follow itself any number of times
   bool is_chain = true;                   // every node reads the whole result of its predecessor
   bool equal_shapes = true;               // all results have the same shape
   bool label_by_members = false;          // groups are labelled by their members' names, `label` is the family's
@@ -101,7 +104,7 @@ std::span<const Rule> rules();
 inline const Rule& rule(RuleId id) { return rules()[static_cast<size_t>(id)]; }
 // Null when there is none.
 const Rule* find_rule(std::string_view label);
-// Label of a group: its rule's, its members' ("SILU+MUL"), or the name of its single op.
+// Label of a group: its rule's, its members' ("SILU+MUL"; "MUL+ADD*8" where the last op repeats), or its op's name.
 std::string group_label(const ir::Graph& graph, const ir::Group& group);
 
 // --- for checks and for kernels that run a group -------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// Top-k routing: every form, and what keeps it from firing.
+// Top-k routing and the sum over experts: every form, and what keeps it from firing.
 #include <gtest/gtest.h>
 
 #include "fuse/rules_helpers.h"
@@ -132,6 +132,118 @@ TEST(TopkMoeLate, SoftmaxOrSigmoidOfTheChosen) {
   EXPECT_EQ(late_fused({.reads_all_ids = true}), "");
   EXPECT_EQ(late_fused({.view_inside = true}), "") << "a view of the logits, made inside the group";
   EXPECT_EQ(late_fused({.gathered_is_output = true}), "");
+}
+
+struct SumCase {
+  int64_t n_used = 2, n_tokens = 3;
+  int addends = 0;
+  bool addend_first = false, weight_first = false, one_weight = false, swapped = false, skips_one = false,
+       later_addend = false, vector_addend = false, weighted_is_output = false, sum_is_output = false,
+       total_is_output = false, part_is_read = false, node_between = false, view_between = false, wider = false;
+};
+std::string sum_fused(const SumCase& c) {
+  constexpr int64_t kEmbd = 8;
+  return fused([&](GraphBuilder& b) {
+    const int64_t n = c.n_tokens, width = c.n_used * kEmbd;
+    const ValueId tokens = b.input(ir::InputRole::tokens, {n});
+    const auto made = [&](const char* name, int64_t elems) {
+      return b.get_rows(b.weight(name, DType::f32, {9, elems}), tokens);
+    };
+    std::vector<ValueId> addends;
+    for (const char* name : {"a", "b", "c"}) addends.push_back(made(name, kEmbd));
+    if (c.vector_addend) addends[0] = vec(b, "bias", kEmbd);
+    const ValueId x = b.reshape(made("x", width), {n, c.n_used, kEmbd});
+    const ValueId w = b.reshape(made("w", c.one_weight ? 1 : c.n_used), {n, c.one_weight ? 1 : c.n_used, 1});
+    const ValueId weighted = c.weight_first ? b.mul(b.reshape(made("v", width), {n, c.n_used, kEmbd}), x)
+                                            : b.mul(x, c.one_weight ? vec(b, "one", 1) : w);
+    if (c.weighted_is_output) b.output(weighted);
+    const ValueId flat = b.reshape(weighted, {n, width});
+    const auto part = [&](int64_t i) { return b.view(flat, i * kEmbd + (c.wider ? 1 : 0), {n, kEmbd - c.wider}); };
+    ValueId sum = c.n_used == 1 ? flat : part(0);
+    if (c.part_is_read) b.output(b.scale(sum, 2));
+    for (int64_t i = 1; i < c.n_used; ++i) {
+      const ValueId more = part(c.skips_one ? i - 1 : i);
+      sum = c.swapped ? b.add(more, sum) : b.add(sum, more);
+      if (c.sum_is_output && i == 1) b.output(sum);
+    }
+    if (c.total_is_output) b.output(sum);
+    if (c.later_addend) addends[0] = b.scale(addends[0], 2);
+    if (c.node_between) sum = b.scale(sum, 2);
+    if (c.view_between) addends[0] = b.reshape(b.reshape(addends[0], {n * kEmbd}), {n, kEmbd});
+    for (int i = 0; i < c.addends; ++i) {
+      const ValueId addend = addends[static_cast<size_t>(i)];
+      sum = c.addend_first ? b.add(addend, sum) : b.add(sum, addend);
+    }
+    b.output(sum);
+  });
+}
+std::string sum_label(int n_adds) { return n_adds == 1 ? "MUL+ADD" : "MUL+ADD*" + std::to_string(n_adds); }
+
+TEST(MoeSum, AnyNumberOfExperts) {
+  for (int n_used : {2, 3, 8, 16, 40})
+    for (int64_t n_tokens : {1, 3})
+      for (int addends : {0, 1, 2}) {
+        const SumCase c{.n_used = n_used, .n_tokens = n_tokens, .addends = addends};
+        EXPECT_EQ(sum_fused(c), sum_label(n_used - 1 + addends)) << n_used << " " << n_tokens << " " << addends;
+      }
+}
+
+TEST(MoeSum, OneExpert) {
+  EXPECT_EQ(sum_fused({.n_used = 1}), "") << "nothing to sum";
+  EXPECT_EQ(sum_fused({.n_used = 1, .addends = 1}), "MUL+ADD");
+  EXPECT_EQ(sum_fused({.n_used = 1, .addends = 2}), "MUL+ADD*2");
+}
+
+TEST(MoeSum, AddendsOnEitherSide) {
+  EXPECT_EQ(sum_fused({.addends = 2, .addend_first = true}), "MUL+ADD*3");
+  EXPECT_EQ(sum_fused({.n_used = 1, .addends = 1, .addend_first = true}), "MUL+ADD");
+}
+
+TEST(MoeSum, ShorterWhenTheTailDoesNotFit) {
+  EXPECT_EQ(sum_fused({.n_used = 4, .addends = 3}), sum_label(3 + 2)) << "more addends than kernels take";
+  EXPECT_EQ(sum_fused({.addends = 2, .total_is_output = true}), "MUL+ADD,ADD+ADD") << "the sum without them is read";
+  EXPECT_EQ(sum_fused({.addends = 1, .later_addend = true}), "MUL+ADD") << "made behind the sum";
+  EXPECT_EQ(sum_fused({.addends = 1, .vector_addend = true}), "MUL+ADD") << "one row for all tokens";
+  EXPECT_EQ(sum_fused({.addends = 1, .view_between = true}), "MUL+ADD") << "a view of something from outside";
+  EXPECT_EQ(sum_fused({.addends = 1, .node_between = true}), "MUL+ADD");
+}
+
+TEST(MoeSum, NeedsTheExpertsInOrder) {
+  EXPECT_EQ(sum_fused({.n_used = 3, .swapped = true}), "") << "another order of additions";
+  EXPECT_EQ(sum_fused({.n_used = 3, .skips_one = true}), "") << "a part twice, another not at all";
+  EXPECT_EQ(sum_fused({.wider = true}), "") << "parts of the rows";
+}
+
+TEST(MoeSum, NeedsOneWeightPerExpert) {
+  EXPECT_EQ(sum_fused({.weight_first = true}), "") << "a weight per element";
+  EXPECT_EQ(sum_fused({.one_weight = true}), "") << "one for all";
+}
+
+TEST(MoeSum, WhatIsInsideStaysInside) {
+  EXPECT_EQ(sum_fused({.weighted_is_output = true}), "");
+  EXPECT_EQ(sum_fused({.n_used = 3, .sum_is_output = true}), "");
+  EXPECT_EQ(sum_fused({.part_is_read = true}), "");
+}
+
+// A backend may decline the long forms.
+TEST(MoeSum, VetoedFormsFallBackToShorterOnes) {
+  GraphBuilder b("g");
+  const ValueId tokens = b.input(ir::InputRole::tokens, {3});
+  const ValueId residual = rows(b), x = b.reshape(b.get_rows(b.weight("x", DType::f32, {9, 16}), tokens), {3, 2, 8});
+  const ValueId w = b.reshape(b.get_rows(b.weight("w", DType::f32, {9, 2}), tokens), {3, 2, 1});
+  const ValueId flat = b.reshape(b.mul(x, w), {3, 16});
+  b.output(b.add(b.add(b.view(flat, 0, {3, 8}), b.view(flat, 8, {3, 8})), residual));
+  ir::Graph graph = b.finish().value();
+  fuse(
+      graph, [](const ir::Graph&, const Rule&, std::span<const ir::NodeId> nodes) { return nodes.size() < 3; }, true);
+  int found = 0;
+  for (const ir::Group& group : graph.groups)
+    if (group.rule == static_cast<uint16_t>(RuleId::moe_sum)) {
+      ++found;
+      EXPECT_EQ(group_label(graph, group), "MUL+ADD");
+      EXPECT_EQ(pattern_nodes(graph, group).size(), 2u);
+    }
+  EXPECT_EQ(found, 1);
 }
 
 }  // namespace

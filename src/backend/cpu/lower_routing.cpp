@@ -1,6 +1,7 @@
-// Routing ops and the biases of experts.
+// Routing ops, the biases of experts, the sum of what they make.
 #include "backend/cpu/lower_ops.h"
 #include "backend/lowering/router.h"
+#include "backend/lowering/weighted_sum.h"
 
 namespace tokamak::cpu {
 
@@ -81,6 +82,34 @@ void lower_router(Lowering& l, Nodes nodes) {
   divide_by_tokens(step, l.value(input), step.operands[1].rows.n_rows);
   step.writes.push_back(step.operands[2].rows.ref);  // beside the weights
 }
+
+static_assert(WeightedSumArgs::kMaxAddends == fuse::kMaxMoeAddends);
+
+void lower_moe_sum(Lowering& l, Nodes nodes) {
+  const lowering::WeightedSum sum = lowering::weighted_sum_of(l.graph, nodes);
+  auto& step = l.add<RowStep<WeightedSumArgs>>("weighted_sum_f32");
+  step.kernel = op_set(l.isa).weighted_sum;
+  step.operands = {operand(l, sum.result), operand(l, sum.x), operand(l, sum.weights)};
+  step.args = {.row_elems = sum.n_embd,
+               .n_used = sum.n_used,
+               .x_stride = step.operands[1].rows.stride_elems,
+               .weight_stride = step.operands[2].rows.stride_elems,
+               .n_addends = sum.addends.size(),
+               .addends = {},
+               .addend_strides = {},
+               .y_stride = step.operands[0].rows.stride_elems};
+  for (size_t i = 0; i < sum.addends.size(); ++i) {
+    step.operands.push_back(operand(l, sum.addends[i]));
+    step.args.addend_strides[i] = step.operands.back().rows.stride_elems;
+  }
+  step.bind = [](WeightedSumArgs& args, const Pointers& p) {
+    args.y = p[0];
+    args.x = p[1];
+    args.weights = p[2];
+    for (size_t i = 3; i < p.size(); ++i) args.addends[i - 3] = p[i];
+  };
+  divide_by_tokens(step, l.value(sum.result), sum.n_tokens);
+}
 }  // namespace
 
 std::span<const OpLowering> routing_lowerings() {
@@ -101,6 +130,7 @@ std::span<const RuleLowering> routing_rule_lowerings() {
       {fuse::RuleId::topk_moe_softplus, supports_router, lower_router},
       {fuse::RuleId::topk_moe_late_softmax, supports_router, lower_router},
       {fuse::RuleId::topk_moe_late_sigmoid, supports_router, lower_router},
+      {fuse::RuleId::moe_sum, nullptr, lower_moe_sum},
   });
   return kRows;
 }

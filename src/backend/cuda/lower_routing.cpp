@@ -1,9 +1,11 @@
-// Routing ops and the biases of experts.
+// Routing ops, the biases of experts, the sum of what they make.
 #include <fmt/format.h>
 
 #include "backend/cuda/lower.h"
 #include "backend/cuda/ops/routing.h"
+#include "backend/cuda/ops/weighted_sum.h"
 #include "backend/lowering/router.h"
+#include "backend/lowering/weighted_sum.h"
 #include "base/check.h"
 
 namespace tokamak::cuda {
@@ -82,6 +84,35 @@ Result<void> lower_router(Lowering& l, Nodes nodes) {
   });
   return {};
 }
+
+static_assert(kMaxAddends == fuse::kMaxMoeAddends);
+
+Result<void> lower_moe_sum(Lowering& l, Nodes nodes) {
+  const lowering::WeightedSum sum = lowering::weighted_sum_of(l.graph, nodes);
+  const Rows x = l.rows(sum.x), weights = l.rows(sum.weights), y = l.rows(sum.result);
+  WeightedSumArgs args{.x_stride = x.stride_elems,
+                       .weight_stride = weights.stride_elems,
+                       .y_stride = y.stride_elems,
+                       .n_tokens = sum.n_tokens,
+                       .row_elems = sum.n_embd,
+                       .n_used = static_cast<int>(sum.n_used),
+                       .n_addends = static_cast<int>(sum.addends.size())};
+  std::array<Address, kMaxAddends> addends;
+  for (size_t i = 0; i < sum.addends.size(); ++i) {
+    const Rows addend = l.rows(sum.addends[i]);
+    addends[i] = addend.address;
+    args.addend_strides[i] = addend.stride_elems;
+  }
+  l.add("weighted_sum_f32", [=](const RunContext& c) {
+    WeightedSumArgs a = args;
+    a.x = c.at(x.address);
+    a.weights = c.at(weights.address);
+    for (size_t i = 0; i < addends.size(); ++i) a.addends[i] = c.at(addends[i]);
+    a.y = c.at(y.address);
+    return launch_weighted_sum(a, c.stream);
+  });
+  return {};
+}
 }  // namespace
 
 std::span<const RuleLowering> routing_rule_lowerings() {
@@ -91,6 +122,7 @@ std::span<const RuleLowering> routing_rule_lowerings() {
       {fuse::RuleId::topk_moe_softplus, supports_router, lower_router},
       {fuse::RuleId::topk_moe_late_softmax, supports_router, lower_router},
       {fuse::RuleId::topk_moe_late_sigmoid, supports_router, lower_router},
+      {fuse::RuleId::moe_sum, nullptr, lower_moe_sum},
   });
   return kRows;
 }

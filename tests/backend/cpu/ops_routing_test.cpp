@@ -183,5 +183,45 @@ TEST(CpuRouting, RouteOfInvalidScoresGivesValidExperts) {
     }
 }
 
+TEST(CpuRouting, WeightedSumEqualsSeparateOps) {
+  constexpr int64_t kTokens = 3, kStride = 600;
+  for (int64_t n : {1, 16, 33, 576})
+    for (int64_t n_used : {1, 2, 8, 17})
+      for (size_t n_addends = 0; n_addends <= WeightedSumArgs::kMaxAddends; ++n_addends) {
+        const auto n_rows = static_cast<size_t>(kTokens * n_used);
+        const auto x = random_floats(n_rows * kStride, 1), w = random_floats(n_rows * 2, 2);
+        const std::vector<std::vector<float>> more = {random_floats(kTokens * kStride, 3),
+                                                      random_floats(kTokens * kStride, 4)};
+        WeightedSumArgs a{.row_elems = n,
+                          .n_used = n_used,
+                          .x = x.data(),
+                          .x_stride = kStride,
+                          .weights = w.data(),
+                          .weight_stride = 2,
+                          .n_addends = n_addends,
+                          .addends = {more[0].data(), more[1].data()},
+                          .addend_strides = {kStride, kStride},
+                          .y_stride = n};
+        std::vector<float> expected;
+        for (int64_t i = 0; i < kTokens * n; ++i) {
+          const int64_t t = i / n, col = i % n;
+          float sum = 0;
+          for (int64_t k = 0; k < n_used; ++k) {
+            const auto row = static_cast<size_t>(t * n_used + k);
+            const float part = x[row * kStride + static_cast<size_t>(col)] * w[row * 2];
+            sum = k == 0 ? part : sum + part;
+          }
+          for (size_t k = 0; k < n_addends; ++k) sum += more[k][static_cast<size_t>(t * kStride + col)];
+          expected.push_back(sum);
+        }
+        for (Isa isa : usable_isas()) {
+          std::vector<float> y(expected.size(), kNan);
+          a.y = y.data();
+          for (int64_t t : {2, 0, 1}) op_set(isa).weighted_sum(a, t, t + 1);
+          expect_same_bits(expected, y, std::string(isa_name(isa)) + " n=" + std::to_string(n));
+        }
+      }
+}
+
 }  // namespace
 }  // namespace tokamak::cpu

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <set>
 
@@ -14,11 +15,13 @@
 namespace tokamak::check {
 namespace {
 
-void check_cuda_cases(size_t every) {
+// Every n-th recipe that `is_wanted`.
+void check_cuda_cases(size_t every, const std::function<bool(const Recipe&)>& is_wanted = {}) {
   const auto backend = make_cuda_backend();
   if (!backend) GTEST_SKIP() << backend.error().message();
   const auto reference = make_reference_backend();
-  const std::vector<Recipe> recipes = all_recipes();
+  std::vector<Recipe> recipes = all_recipes();
+  if (is_wanted) std::erase_if(recipes, [&](const Recipe& recipe) { return !is_wanted(recipe); });
   std::map<std::string, int> counts;
   for (size_t i = 0; i < recipes.size(); i += every) {
     const CaseReport report = check_case(recipes[i], 1, **backend, *reference, kCudaArithmetic);
@@ -30,6 +33,9 @@ void check_cuda_cases(size_t every) {
 }
 
 TEST(CudaCheck, SomeCases) { check_cuda_cases(29); }
+TEST(CudaCheck, SumsOfExperts) {
+  check_cuda_cases(3, [](const Recipe& recipe) { return recipe.rule == fuse::RuleId::moe_sum; });
+}
 TEST(CudaCheck, DISABLED_ManyCases) { check_cuda_cases(7); }
 
 }  // namespace

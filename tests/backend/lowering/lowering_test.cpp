@@ -7,6 +7,7 @@
 #include "backend/lowering/products.h"
 #include "backend/lowering/router.h"
 #include "backend/lowering/values.h"
+#include "backend/lowering/weighted_sum.h"
 #include "fuse/rules_helpers.h"
 
 namespace tokamak::lowering {
@@ -132,6 +133,27 @@ TEST(Router, Late) {
   EXPECT_FALSE(args.renormalise);
   EXPECT_EQ(args.scale, 1);
   EXPECT_EQ(r.scale, ir::kNone);
+}
+
+TEST(WeightedSums, ExpertsAndAddends) {
+  ValueId x = ir::kNone, weights = ir::kNone, shared = ir::kNone, residual = ir::kNone;
+  const Fused f(RuleId::moe_sum, [&](GraphBuilder& b) {
+    x = b.reshape(fuse::rows(b, 3, 16), {3, 2, 8});
+    weights = b.reshape(fuse::rows(b, 3, 2), {3, 2, 1});
+    shared = fuse::more(b);
+    residual = fuse::more(b, "residual");
+    const ValueId flat = b.reshape(b.mul(x, weights), {3, 16});
+    const ValueId sum = b.add(b.view(flat, 0, {3, 8}), b.view(flat, 8, {3, 8}));
+    b.output(b.add(residual, b.add(sum, shared)));
+  });
+  const WeightedSum sum = weighted_sum_of(f.graph, f.nodes);
+  EXPECT_EQ(sum.x, x);
+  EXPECT_EQ(sum.weights, weights);
+  EXPECT_EQ(sum.result, f.graph.outputs[0]);
+  EXPECT_THAT(sum.addends, testing::ElementsAre(shared, residual));
+  EXPECT_EQ(sum.n_tokens, 3);
+  EXPECT_EQ(sum.n_used, 2);
+  EXPECT_EQ(sum.n_embd, 8);
 }
 
 TEST(Heads, NormAndRotation) {

@@ -38,6 +38,7 @@ constexpr OpSet make_op_set() {
           .mask_groups = mask_groups_rows,
           .add_id = Routing<V>::add_id,
           .route = Routing<V>::route,
+          .weighted_sum = Routing<V>::weighted_sum,
           .ssm_conv = Recurrent<V>::ssm_conv,
           .ssm_conv_state = Recurrent<V>::ssm_conv_state,
           .gated_delta_net = DeltaNet<V>::run};

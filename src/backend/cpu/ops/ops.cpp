@@ -39,7 +39,8 @@ constexpr Labels<1> kClamp = {"CLAMP"}, kSoftcap = {"SCALE+TANH+SCALE"}, kUnary 
 constexpr Labels<2> kGlu = {"GLU", "SILU|SIGMOID|SOFTPLUS +MUL"};
 constexpr Labels<1> kSnake = {"MUL+SIN+SQR+MUL+ADD"}, kGetRows = {"GET_ROWS"}, kCopy = {"CONT"};
 constexpr Labels<1> kAttention = {"FLASH_ATTN_EXT"}, kSoftMax = {"SOFT_MAX"}, kSumRows = {"SUM_ROWS"};
-constexpr Labels<1> kArgsort = {"ARGSORT"}, kMaskGroups = {"MASK_GROUPS"}, kAddId = {"ADD_ID"};
+constexpr Labels<1> kArgsort = {"ARGSORT"}, kMaskGroups = {"MASK_GROUPS"}, kAddId = {"ADD_ID"},
+                    kMoeSum = {"MUL+ADD..."};
 constexpr Labels<5> kRoute = {"TOPK_MOE (SOFT_MAX)", "TOPK_MOE (SIGMOID)", "TOPK_MOE (SOFTPLUS+SQRT)",
                               "ARGSORT+GET_ROWS+SOFT_MAX", "ARGSORT+GET_ROWS+SIGMOID"};
 constexpr Labels<2> kSsmConv = {"SSM_CONV", "SSM_CONV(+ADD)+SILU"};
@@ -88,6 +89,7 @@ constexpr auto kKernels = std::to_array<KernelRow>({
     {"mask_groups", kMaskGroups},
     {"add_id_f32", kAddId},
     {"route_f32", kRoute},
+    {"weighted_sum_f32", kMoeSum},
     {"ssm_conv_f32", kSsmConv},
     {"ssm_conv_state", kConvState},
     {"gated_delta_net_f32", kDeltaNet},

@@ -234,6 +234,7 @@ struct OpSet {
   Kernel<MaskGroupsArgs> mask_groups;
   Kernel<AddIdArgs> add_id;
   Kernel<RouterArgs> route;
+  Kernel<WeightedSumArgs> weighted_sum;
   Kernel<SsmConvArgs> ssm_conv;
   Kernel<ConvStateArgs> ssm_conv_state;
   Kernel<DeltaNetArgs> gated_delta_net;

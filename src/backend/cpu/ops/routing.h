@@ -1,6 +1,9 @@
-// Arguments of the routing kernels: from router logits to the chosen experts and their weights. Strides count elements.
+// Arguments of the routing kernels: from router logits to the chosen experts and their weights, and the sum of what
+// these make. Strides count elements.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "backend/lowering/router_kind.h"
@@ -55,6 +58,22 @@ struct AddIdArgs {
   int64_t b_stride = 0;
   const int32_t* ids = nullptr;
   int64_t ids_stride = 0;  // token to token
+  float* y = nullptr;
+  int64_t y_stride = 0;
+};
+
+// MUL+ADD+...: y[t] = w[t, 0] x[t, 0] + w[t, 1] x[t, 1] + ... + addends[0][t] + ..., from left to right, rounded after
+// each step as the separate ops would; item = token. Rows of x and w: t * n_used + i. In place: addends.
+struct WeightedSumArgs {
+  static constexpr size_t kMaxAddends = 2;
+  int64_t row_elems = 0, n_used = 1;
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  const float* weights = nullptr;  // one number per row
+  int64_t weight_stride = 0;
+  size_t n_addends = 0;
+  std::array<const float*, kMaxAddends> addends{};
+  std::array<int64_t, kMaxAddends> addend_strides{};
   float* y = nullptr;
   int64_t y_stride = 0;
 };

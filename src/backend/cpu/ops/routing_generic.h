@@ -97,6 +97,20 @@ struct Routing {
                   [&](int64_t i, int n) { R::store(y + i, V::add(R::load(x + i, n), R::load(b + i, n)), n); });
     }
   }
+
+  static void weighted_sum(const WeightedSumArgs& a, int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const float *x = a.x + t * a.n_used * a.x_stride, *w = a.weights + t * a.n_used * a.weight_stride;
+      float* y = a.y + t * a.y_stride;
+      for_vectors(a.row_elems, [&](int64_t i, int n) {
+        F s = V::mul(R::load(x + i, n), V::set1(w[0]));
+        for (int64_t k = 1; k < a.n_used; ++k)
+          s = V::add(s, V::mul(R::load(x + k * a.x_stride + i, n), V::set1(w[k * a.weight_stride])));
+        for (size_t k = 0; k < a.n_addends; ++k) s = V::add(s, R::load(a.addends[k] + t * a.addend_strides[k] + i, n));
+        R::store(y + i, s, n);
+      });
+    }
+  }
 };
 
 }  // namespace
