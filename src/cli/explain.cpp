@@ -40,10 +40,22 @@ struct Phase {
   std::optional<DeviceLimits> limits;  // of a device with its own
 };
 
+// The labels of the groups that a step runs: "MUL_MAT+MUL x3, ADD" is of two.
+std::vector<std::string> labels_in(std::string_view step_label) {
+  std::vector<std::string> out;
+  while (!step_label.empty()) {
+    std::string_view label = step_label.substr(0, step_label.find(", "));
+    step_label.remove_prefix(std::min(label.size() + 2, step_label.size()));
+    out.emplace_back(label.substr(0, label.find(" x")));
+  }
+  return out;
+}
+
 // Groups of the fusion table that no step of the program runs as one, by label.
 std::map<std::string, int64_t> declined_groups(const Program& program) {
   std::set<std::string> kernels;
-  for (const StepReport& step : program.steps()) kernels.insert(step.label);
+  for (const StepReport& step : program.steps())
+    for (std::string& label : labels_in(step.label)) kernels.insert(std::move(label));
   const std::vector<ir::Group>& taken = program.graph().groups;
   ir::Graph matched = program.graph();
   fuse::fuse(matched, {}, true);
