@@ -10,6 +10,8 @@ namespace {
 constexpr int kThreads = 64;           // few: the rows of one token are spread over more multiprocessors
 constexpr int kAtOnce = 8;             // experts whose rows are on their way together
 constexpr int64_t kMaxGridY = 65'535;  // of CUDA
+// Up to here more threads of two elements are faster than fewer of four (H200).
+constexpr int64_t kFewElements = 1 << 17;
 
 // Neighbouring elements of a row, moved by one instruction.
 template <int kWidth>
@@ -93,8 +95,11 @@ cudaError_t launch(const WeightedSumArgs& args, cudaStream_t stream) {
 }
 }  // namespace
 
+// The width changes no bit of a result.
 cudaError_t launch_weighted_sum(const WeightedSumArgs& args, cudaStream_t stream) {
-  return has_packs(args, 4) ? launch<4>(args, stream) : launch<1>(args, stream);
+  const bool few = args.n_tokens * args.row_elems <= kFewElements;
+  if (!few && has_packs(args, 4)) return launch<4>(args, stream);
+  return has_packs(args, 2) ? launch<2>(args, stream) : launch<1>(args, stream);
 }
 
 }  // namespace tokamak::cuda
