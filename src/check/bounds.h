@@ -5,6 +5,7 @@
 //   u = 2^-24; a sum of n products:  n * u * sum |a_i b_i|       (Higham 2002, section 3.1 and 3.3)
 //   codes of quantized matmuls:      half a step of the group's largest |x| per element, times |w|
 //   inputs rounded to binary16:      2^-11 |x| per element, times |w|
+//   F32 factors as two binary16 each: 2^-22 of either, the product of the low ones left out: 3 * 2^-22 |w x|
 //   attention in binary16:           2^-11 for each factor of a product, of scores and of the result
 //   BF16 weights, and cached values, decoded to binary16: 2^-25 each where they are below its normal numbers
 //   stored f32:                      u * |y| for each of the two that are compared
@@ -29,6 +30,8 @@ struct Arithmetic {
   int64_t group_elems = 32;
   // Products with F16 and BF16 weights of more columns (of experts: tokens) may round their inputs to binary16.
   int64_t half_products_above = INT64_MAX;
+  // Products with F32 weights of as many columns may split both factors into two binary16 (weights times 16).
+  int64_t split_products_from = INT64_MAX;
   // Steps of more tokens may round queries, decoded keys and values, and softmax weights to binary16.
   int64_t half_attention_above = INT64_MAX;
   // Relative error of queries and softmax weights in products with a BF16 cache (two bf16 numbers each).
@@ -37,7 +40,7 @@ struct Arithmetic {
 
 // Of the CUDA backend, whatever --activations says.
 inline constexpr Arithmetic kCudaArithmetic{
-    .half_products_above = 3, .half_attention_above = 64, .bf16_attention_error = 0x1p-16};
+    .half_products_above = 3, .split_products_from = 128, .half_attention_above = 64, .bf16_attention_error = 0x1p-16};
 
 struct Bounded {
   std::vector<float> x;

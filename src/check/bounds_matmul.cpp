@@ -16,6 +16,7 @@ class Product {
       : codes_(is_quantized(weight.dtype)),
         halves_(n_columns > a.arithmetic.half_products_above &&
                 (weight.dtype == DType::f16 || weight.dtype == DType::bf16)),
+        splits_(n_columns >= a.arithmetic.split_products_from && weight.dtype == DType::f32),
         decodes_(halves_ && weight.dtype == DType::bf16),
         arithmetic_(a.arithmetic),
         k_(static_cast<size_t>(weight.shape.row_elems())) {}
@@ -46,6 +47,7 @@ class Product {
       const double size = std::abs(double{w[i]});
       carried += size * input_[i];
       if (decodes_ && size < kHalfNormal) carried += kHalfTiny * (size_[i] + input_[i]);
+      if (splits_) carried += (3 * 0x1p-22 * size + kHalfTiny / 16) * size_[i];
       product += size * size_[i];
       input += size_[i] + input_[i];
       largest = std::max(largest, size);
@@ -56,7 +58,7 @@ class Product {
   }
 
  private:
-  bool codes_, halves_, decodes_;
+  bool codes_, halves_, splits_, decodes_;
   Arithmetic arithmetic_;
   size_t k_;
   std::vector<double> input_, size_;

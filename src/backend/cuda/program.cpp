@@ -178,6 +178,7 @@ Result<void> CudaProgram::capture(Captured& captured, const RunContext& context,
   const cudaError_t made = cudaGraphInstantiate(&captured.graph, graph, 0);
   kv_.device().note(cudaGraphDestroy(graph));
   TRY(check_cuda(made, "instantiating a graph"));
+  TRY(check_cuda(cudaGraphUpload(captured.graph, context.stream), "uploading a graph"));
   captured.epoch = kv_.workspace().epoch();
   return {};
 }
