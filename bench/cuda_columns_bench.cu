@@ -19,7 +19,7 @@ struct Matrices {
   int64_t n_rows, k;
   int n_launches;
   ColdWeights weights;
-  uint8_t *q8, *halves;
+  uint8_t *q8, *halves, *halves_of_8;
   float *x, *y;
 
   Matrices(DType type, int64_t rows, int64_t width)
@@ -30,21 +30,25 @@ struct Matrices {
             std::max<int64_t>(48, kColdWeightBytes / ColdWeights::bytes_of_copy(dtype, 1, n_rows, k) + 1))),
         weights(dtype, 1, n_rows, k, kColdWeightBytes / ColdWeights::bytes_of_copy(dtype, 1, n_rows, k) + 1),
         q8(device_alloc(static_cast<size_t>(16 * q8_column_bytes(k)))),
-        halves(device_alloc(static_cast<size_t>(16 * halves_column_bytes(k)))),
+        halves(device_alloc(static_cast<size_t>(halves_bytes(k, 16)))),
+        halves_of_8(device_alloc(static_cast<size_t>(halves_bytes(k, 8)))),
         x(upload(testing::random_floats(static_cast<size_t>(16 * k), 78))),
         y(device_array<float>(16 * n_rows)) {
     if (quantized()) check(launch_quantize_q8({x, 16, k, k, q8}, nullptr), "quantize");
     check(launch_halve({x, 16, k, k, halves}, nullptr), "halve");
+    check(launch_halve({x, 8, k, k, halves_of_8}, nullptr), "halve");
     check(cudaDeviceSynchronize(), "setup");
   }
-  ~Matrices() { device_free(q8, halves, x, y); }
+  ~Matrices() { device_free(q8, halves, halves_of_8, x, y); }
   Matrices(const Matrices&) = delete;
 
   bool quantized() const { return activation_of(dtype) != ActivationForm::f32; }
   MatvecArgs args(int launch, int n_cols, bool overlap, bool tensor) const {
     MatvecArgs a{.dtype = dtype, .weights = weights.of(launch), .n_rows = n_rows, .k = k};
     a.n_cols = n_cols;
-    a.x = tensor ? static_cast<const void*>(halves) : quantized() ? static_cast<const void*>(q8) : x;
+    a.x = tensor        ? static_cast<const void*>(n_cols > 8 ? halves : halves_of_8)
+          : quantized() ? static_cast<const void*>(q8)
+                        : x;
     a.x_stride = k, a.y = y, a.y_stride = n_rows, a.overlap = overlap;
     return a;
   }

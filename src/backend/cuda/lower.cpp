@@ -139,7 +139,7 @@ void Lowering::reserve_slots() {
     const DType dtype = value(node.inputs[0]).dtype;
     const Shape& x = value(node.inputs[1]).shape;
     if (on_tensor_columns(node)) {
-      largest = std::max(largest, x.n_rows() * halves_column_bytes(x.row_elems()));
+      largest = std::max(largest, halves_bytes(x.row_elems(), x.n_rows()));
       continue;
     }
     if (!has_matvec(dtype) || activation_of(dtype) == ActivationForm::f32) continue;

@@ -28,7 +28,7 @@ const ColumnsKernel* find(DType dtype) {
 cudaError_t launch(DType dtype, MatvecParams params, const MatvecParts& parts, cudaStream_t stream) {
   const ColumnsKernel* kernel = find(dtype);
   if (!kernel || params.ids || params.n_cols < 1 || params.n_cols > kMaxTensorColumns) return cudaErrorInvalidValue;
-  params.x_stride_bytes = halves_column_bytes(params.k);
+  params.x_stride_bytes = halves_of_eight_bytes(params.k);
   return kernel->launch(params, parts, stream);
 }
 

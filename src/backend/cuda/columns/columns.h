@@ -32,7 +32,7 @@ cudaError_t launch_columns_group(const MatvecGroupArgs& group, cudaStream_t stre
 struct HalveArgs {
   const float* x = nullptr;  // [n_cols, k], rows x_stride elements apart
   int64_t n_cols = 1, k = 0, x_stride = 0;
-  void* halves = nullptr;  // n_cols * halves_column_bytes(k) bytes, 16-byte aligned
+  void* halves = nullptr;  // halves_bytes(k, n_cols) bytes, 16-byte aligned
   bool overlap = false;    // programmatic dependent launch
 };
 cudaError_t launch_halve(const HalveArgs& args, cudaStream_t stream);

@@ -9,11 +9,19 @@ namespace tokamak::cuda {
 namespace {
 constexpr int kThreads = 1024;
 
-// Four elements from 4 * i on, zeros past the end.
-__device__ float4 load_four(const float* x, int64_t k, int i, bool aligned) {
-  if (aligned && 4 * i + 3 < k) return reinterpret_cast<const float4*>(x)[i];
-  const auto at = [&](int j) { return 4 * i + j < k ? x[4 * i + j] : 0.0f; };
-  return {at(0), at(1), at(2), at(3)};
+// Elements 8i .. 8i + 7 of a column, zeros past the end.
+struct Eight {
+  float v[8];
+};
+__device__ Eight load_eight(const float* x, int64_t k, int i, bool aligned) {
+  Eight out;
+  if (aligned && 8 * i + 7 < k) {
+    const float4 a = reinterpret_cast<const float4*>(x)[2 * i], b = reinterpret_cast<const float4*>(x)[2 * i + 1];
+    return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+  }
+#pragma unroll
+  for (int j = 0; j < 8; ++j) out.v[j] = 8 * i + j < k ? x[8 * i + j] : 0.0f;
+  return out;
 }
 __device__ uint32_t two_halves(float low, float high) {
   const __half2 halves = __floats2half2_rn(low, high);
@@ -24,13 +32,13 @@ __device__ uint32_t two_halves(float low, float high) {
 __global__ void __launch_bounds__(kThreads) halve_kernel(const float* x, int64_t k, int64_t x_stride, uint8_t* halves) {
   start_after_previous_kernel();
   const float* column = x + blockIdx.x * x_stride;
-  uint8_t* out = halves + blockIdx.x * halves_column_bytes(k);
   const bool aligned = reinterpret_cast<uintptr_t>(column) % 16 == 0;
-  const int n = static_cast<int>(halves_padded(k) / 4);
+  const int n = static_cast<int>(halves_padded(k) / 8);
   float largest = 0.0f;
   for (int i = threadIdx.x; i < n; i += kThreads) {
-    const float4 v = load_four(column, k, i, aligned);
-    largest = fmaxf(fmaxf(fmaxf(largest, fabsf(v.x)), fmaxf(fabsf(v.y), fabsf(v.z))), fabsf(v.w));
+    const Eight e = load_eight(column, k, i, aligned);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) largest = fmaxf(largest, fabsf(e.v[j]));
   }
   // Magnitudes are ordered as their bits are.
   __shared__ uint32_t warps[kThreads / 32];
@@ -43,11 +51,17 @@ __global__ void __launch_bounds__(kThreads) halve_kernel(const float* x, int64_t
   exponent = bits == 0 || exponent == 128 ? 14 : max(exponent, -100);
   const float scale = __uint_as_float(static_cast<uint32_t>(127 + 14 - exponent) << 23);
   if (threadIdx.x == 0)
-    *reinterpret_cast<float*>(out + 2 * halves_padded(k)) =
+    reinterpret_cast<float*>(halves + halves_factors_at(k, gridDim.x))[blockIdx.x] =
         __uint_as_float(static_cast<uint32_t>(127 - 14 + exponent) << 23);
   for (int i = threadIdx.x; i < n; i += kThreads) {
-    const float4 v = load_four(column, k, i, aligned);
-    reinterpret_cast<uint2*>(out)[i] = {two_halves(v.x * scale, v.z * scale), two_halves(v.y * scale, v.w * scale)};
+    // Neighbours write beside each other: t changes first, then the eight of the 32.
+    const int at = i / 16 * 16 + i % 4 * 4 + i / 4 % 4;
+    Eight e = load_eight(column, k, at, aligned);
+#pragma unroll
+    for (float& v : e.v) v *= scale;
+    const auto& v = e.v;
+    const uint4 out{two_halves(v[0], v[2]), two_halves(v[1], v[3]), two_halves(v[4], v[6]), two_halves(v[5], v[7])};
+    *reinterpret_cast<uint4*>(halves + halves_place(k, blockIdx.x, at)) = out;
   }
 }
 }  // namespace

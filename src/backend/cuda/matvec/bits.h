@@ -20,15 +20,21 @@ struct alignas(n >= 4 ? 16 : 4 * n) Words {
   uint32_t w[n];
 };
 
-// T from p, aligned to T. stream: read once, not kept in L1.
-template <class T, bool kStream>
+// Where packed weights are read: in memory, not kept in L1 (stream) or kept; or copied to shared memory.
+enum class ReadFrom : uint8_t { stream, memory, shared };
+
+// T from p, aligned to T.
+template <class T, ReadFrom from>
 TOKAMAK_HD T load_as(const uint8_t* p) {
 #if defined(__CUDA_ARCH__)
-  if constexpr (sizeof(T) > 16) {
+  constexpr bool kStream = from == ReadFrom::stream;
+  if constexpr (from == ReadFrom::shared) {
+    return *reinterpret_cast<const T*>(p);
+  } else if constexpr (sizeof(T) > 16) {
     T value;
     const auto* parts = p;
     for (int i = 0; i < static_cast<int>(sizeof(T) / 16); ++i) {
-      const auto part = load_as<Words<4>, kStream>(parts + 16 * i);
+      const auto part = load_as<Words<4>, from>(parts + 16 * i);
       for (int j = 0; j < 4; ++j) value.w[4 * i + j] = part.w[j];
     }
     return value;

@@ -41,34 +41,40 @@ TOKAMAK_HD constexpr int tile_bytes(int n_units) {
 
 // One unit of a tile, and where its entries lie: `place` is the tile's first byte plus unit * P::kStride, kStride the
 // size of the entries read most, so that those need no more arithmetic.
-struct Unit {
+// kShared: of a tile in shared memory.
+template <bool kShared>
+struct UnitIn {
+  static constexpr ReadFrom kOnce = kShared ? ReadFrom::shared : ReadFrom::stream,
+                            kOften = kShared ? ReadFrom::shared : ReadFrom::memory;
   const uint8_t* place;
   int unit, n_units;
 };
-template <class P>
-TOKAMAK_HD Unit make_unit(const uint8_t* tile, int unit, int n_units) {
+using Unit = UnitIn<false>;
+template <class P, bool kShared = false>
+TOKAMAK_HD UnitIn<kShared> make_unit(const uint8_t* tile, int unit, int n_units) {
   return {tile + unit * P::kStride, unit, n_units};
 }
 
 // Planes that hold a T per unit, a T per row and unit, a T per group of units.
-template <class P, int i, class T>
-TOKAMAK_HD T load_unit(const Unit& u) {
+template <class P, int i, class T, class U>
+TOKAMAK_HD T load_unit(const U& u) {
   static_assert(sizeof(T) == P::kPlanes[i].bytes && P::kPlanes[i].units == 1);
   constexpr int kSize = static_cast<int>(sizeof(T));
-  return load_as<T, true>(u.place + u.unit * (kSize - P::kStride) + plane_offset<P, i>(u.n_units));
+  return load_as<T, U::kOnce>(u.place + u.unit * (kSize - P::kStride) + plane_offset<P, i>(u.n_units));
 }
-template <class P, int i, class T, int kParts = 1>
-TOKAMAK_HD T load_row(const Unit& u, int row, int part = 0) {
+template <class P, int i, class T, int kParts = 1, class U>
+TOKAMAK_HD T load_row(const U& u, int row, int part = 0) {
   static_assert(sizeof(T) * P::kRows * kParts == P::kPlanes[i].bytes && P::kPlanes[i].units == 1);
   constexpr int kSize = static_cast<int>(sizeof(T));
-  return load_as<T, true>(u.place + u.unit * (kSize - P::kStride) + plane_offset<P, i>(u.n_units) +
-                          (row * kParts + part) * u.n_units * kSize);
+  return load_as<T, U::kOnce>(u.place + u.unit * (kSize - P::kStride) + plane_offset<P, i>(u.n_units) +
+                              (row * kParts + part) * u.n_units * kSize);
 }
-template <class P, int i, class T>
-TOKAMAK_HD T load_group(const Unit& u) {
+template <class P, int i, class T, class U>
+TOKAMAK_HD T load_group(const U& u) {
   static_assert(sizeof(T) == P::kPlanes[i].bytes);
   constexpr int kUnits = P::kPlanes[i].units, kSize = static_cast<int>(sizeof(T));
-  return load_as<T, false>(u.place + (u.unit / kUnits * kSize - u.unit * P::kStride) + plane_offset<P, i>(u.n_units));
+  return load_as<T, U::kOften>(u.place + (u.unit / kUnits * kSize - u.unit * P::kStride) +
+                               plane_offset<P, i>(u.n_units));
 }
 
 }  // namespace tokamak::cuda

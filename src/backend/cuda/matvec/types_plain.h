@@ -14,7 +14,10 @@ struct PlainType {
   using Acts = ActsF32;
   using Table = Lookup;
   struct Scales {};
-  TOKAMAK_HD static Scales load_scales(const Unit&) { return {}; }
+  template <class U>
+  TOKAMAK_HD static Scales load_scales(const U&) {
+    return {};
+  }
   TOKAMAK_HD static Scales prepare(const Scales&) { return {}; }
 };
 
@@ -48,7 +51,8 @@ struct Plain : PlainType {
   struct Decoded {
     Codes c;
   };
-  TOKAMAK_HD static Codes load_codes(const Unit& u, int row) {
+  template <class U>
+  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
     Codes c;
     for (int i = 0; i < n; ++i) c.part[i] = load_row<Plain, 0, Words<4>, n>(u, row, i);
     return c;

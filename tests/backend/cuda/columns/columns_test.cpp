@@ -58,9 +58,10 @@ struct Arrays {
   Arrays(const Case& t)
       : weights(packed_of(t.c)),
         x(t.c.x),
-        halves(static_cast<size_t>(t.c.n_cols * halves_column_bytes(t.c.k))),
+        halves(static_cast<size_t>(halves_bytes(t.c.k, t.c.n_cols))),
         y(static_cast<size_t>(t.c.n_cols * t.c.n_rows) * 4) {
-    EXPECT_EQ(launch_halve({x.as<float>(), t.c.n_cols, t.c.k, t.c.k, halves.data()}, nullptr), cudaSuccess);
+    const HalveArgs args{x.as<float>(), t.c.n_cols, t.c.k, t.c.k, halves.data()};
+    EXPECT_EQ(launch_halve(args, nullptr), cudaSuccess);
   }
 };
 MatvecArgs args_of(const Case& t, Arrays& d) {
@@ -123,7 +124,9 @@ TEST_P(ColumnsTypes, BitsDoNotDependOnTheNumberOfColumns) {
     for (int n_cols = 1; n_cols <= 16; n_cols += is_emulated() ? 7 : 1)
       for (const int first : {0, 16 - n_cols}) {
         args.n_cols = n_cols;
-        args.x = d.halves.data() + first * halves_column_bytes(k);
+        DeviceBytes halves(static_cast<size_t>(halves_bytes(k, n_cols)));
+        ASSERT_EQ(launch_halve({d.x.as<float>() + first * k, n_cols, k, k, halves.data()}, nullptr), cudaSuccess);
+        args.x = halves.data();
         DeviceBytes y(static_cast<size_t>(n_cols) * 45 * 4);
         args.y = y.as<float>();
         ASSERT_EQ(launch_columns(args, nullptr), cudaSuccess);
@@ -248,17 +251,16 @@ TEST(Columns, HalvesOfAnyMagnitude) {
     std::vector<float> x = random_floats(static_cast<size_t>(n_cols * stride), 41);
     const float magnitudes[] = {1.0f, 3e38f, 1e-37f, 0.0f, 1e-20f, 70000.0f};
     for (size_t i = 0; i < x.size(); ++i) x[i] *= magnitudes[i / static_cast<size_t>(stride)];
-    DeviceBytes x_d(x), halves(static_cast<size_t>(n_cols * halves_column_bytes(k)));
+    DeviceBytes x_d(x), halves(static_cast<size_t>(halves_bytes(k, n_cols)));
     ASSERT_EQ(launch_halve({x_d.as<float>(), n_cols, k, stride, halves.data()}, nullptr), cudaSuccess);
     const std::vector<std::byte> got = halves.read<std::byte>();
     for (int64_t col = 0; col < n_cols; ++col) {
-      const std::byte* column = got.data() + col * halves_column_bytes(k);
       float factor;
-      std::memcpy(&factor, column + 2 * halves_padded(k), 4);
+      std::memcpy(&factor, got.data() + halves_factors_at(k, n_cols) + 4 * col, 4);
       for (int64_t i = 0; i < halves_padded(k); ++i) {
-        constexpr int64_t kPlace[] = {0, 2, 1, 3};
+        constexpr int64_t kPlace[] = {0, 2, 1, 3, 4, 6, 5, 7};
         uint16_t half;
-        std::memcpy(&half, column + 2 * (i / 4 * 4 + kPlace[i % 4]), 2);
+        std::memcpy(&half, got.data() + halves_place(k, col, i / 8) + 2 * kPlace[i % 8], 2);
         const float expected = i < k ? x[static_cast<size_t>(col * stride + i)] : 0.0f;
         // Half a unit of the last place; below 2^-28 of the largest, of the smallest half.
         ASSERT_NEAR(static_cast<double>(f16_to_f32(half)) * factor, expected,
