@@ -2,17 +2,17 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 
-#include "backend/backend.h"
 #include "chat/message.h"
+#include "engine/limit_share.h"
 
 namespace tokamak::cli {
 
 inline Json limits_json(const DeviceLimits& limits) {
-  return {{"read_bytes_per_second", limits.read_bytes_per_second},
-          {"int8_ops_per_second", limits.int8_ops_per_second},
-          {"f32_ops_per_second", limits.f32_ops_per_second},
-          {"f16_ops_per_second", limits.f16_ops_per_second}};
+  Json out = {{"read_bytes_per_second", limits.read_bytes_per_second}};
+  for (const RateRow& row : kRates) out[std::string(row.name) + "_ops_per_second"] = limits.*row.rate;
+  return out;
 }
 
 }  // namespace tokamak::cli

@@ -11,14 +11,6 @@ namespace tokamak {
 namespace {
 using Rate = double DeviceLimits::*;
 
-struct RateRow {
-  std::string_view name;
-  Rate rate;
-};
-constexpr auto kRates = std::to_array<RateRow>({{"f16", &DeviceLimits::f16_ops_per_second},
-                                                {"int8", &DeviceLimits::int8_ops_per_second},
-                                                {"f32", &DeviceLimits::f32_ops_per_second}});
-
 struct KernelRow {
   std::string_view prefix;
   Rate rate;

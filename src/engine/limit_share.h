@@ -8,6 +8,15 @@
 
 namespace tokamak {
 
+// The arithmetic that a device has limits for, by name.
+struct RateRow {
+  std::string_view name;
+  double DeviceLimits::*rate;
+};
+inline constexpr RateRow kRates[] = {{"f16", &DeviceLimits::f16_ops_per_second},
+                                     {"int8", &DeviceLimits::int8_ops_per_second},
+                                     {"f32", &DeviceLimits::f32_ops_per_second}};
+
 struct LimitShare {
   double value = 0;  // of the limit that binds, 0..1
   std::string_view limit = "memory";

@@ -3,59 +3,12 @@
 
 #include "backend/cuda/matvec/activations.h"
 #include "backend/cuda/matvec/quantize.h"
+#include "backend/cuda/matvec/quantize_group.cuh"
 #include "backend/cuda/overlap.h"
 
 namespace tokamak::cuda {
 
 namespace {
-
-__device__ inline uint32_t pack_bytes(int b0, int b1, int b2, int b3) {
-  return (b0 & 255) | (b1 & 255) << 8 | (b2 & 255) << 16 | static_cast<uint32_t>(b3) << 24;
-}
-
-// The sum of the codes of four lanes from lane 0, 4, ... on (a half of a group) beside that of the next four, as int16
-// each; meant for every eighth lane.
-__device__ inline uint32_t sums_of_halves(uint32_t codes) {
-  int sum = dot4<true>(0x01010101, codes, 0);
-  sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
-  sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
-  const int other_half = __shfl_xor_sync(0xFFFFFFFF, sum, 4);
-  return (sum & 0xFFFF) | static_cast<uint32_t>(other_half) << 16;
-}
-
-// Quantizes element quad i of a column (v: its four values) together with the other seven lanes of its group. Every
-// lane of the warp must call; `inside` tells whether quad i exists. low: the low bytes too.
-__device__ inline void quantize_quad(float4 v, int64_t i, bool inside, uint8_t* column, int64_t k, bool low) {
-  uint32_t largest = 0;  // bits of max |x|: infinities and NaN win
-  for (const float x : {v.x, v.y, v.z, v.w}) {
-    const uint32_t bits = __float_as_uint(x) & 0x7FFFFFFF;
-    largest = bits > largest ? bits : largest;
-  }
-#pragma unroll
-  for (int d = 1; d < 8; d *= 2) {
-    const uint32_t other = __shfl_xor_sync(0xFFFFFFFF, largest, d);
-    largest = other > largest ? other : largest;
-  }
-  const Q8Scale scale = q8_scale(__uint_as_float(largest));
-  uint32_t codes = 0, low_codes = 0;
-  if (scale.inverse != 0.0f) {
-    const int q0 = __float2int_rn(v.x * scale.inverse), q1 = __float2int_rn(v.y * scale.inverse),
-              q2 = __float2int_rn(v.z * scale.inverse), q3 = __float2int_rn(v.w * scale.inverse);
-    codes = pack_bytes(q0, q1, q2, q3);
-    if (low) {
-      const auto rest = [&](float x, int q) { return __float2int_rn(q8_low(x, scale.inverse, static_cast<float>(q))); };
-      low_codes = pack_bytes(rest(v.x, q0), rest(v.y, q1), rest(v.z, q2), rest(v.w, q3));
-    }
-  }
-  const uint32_t sums = sums_of_halves(codes), low_sums = low ? sums_of_halves(low_codes) : 0;
-  if (!inside) return;
-  reinterpret_cast<uint32_t*>(column)[i] = codes;
-  if (i % 8 == 0) reinterpret_cast<uint2*>(column + k)[i / 8] = make_uint2(__float_as_uint(scale.d), sums);
-  if (!low) return;
-  column += q8_low_offset(k);
-  reinterpret_cast<uint32_t*>(column)[i] = low_codes;
-  if (i % 8 == 0) reinterpret_cast<uint32_t*>(column + k)[i / 8] = low_sums;
-}
 
 __global__ void __launch_bounds__(256) quantize_kernel(const __grid_constant__ QuantizeParams p) {
   allow_next_kernel();
@@ -64,7 +17,7 @@ __global__ void __launch_bounds__(256) quantize_kernel(const __grid_constant__ Q
   const bool inside = i < p.k / 4;
   const float4 v =
       inside ? reinterpret_cast<const float4*>(p.x + col * p.x_stride)[i] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  quantize_quad(v, i, inside, p.q8 + col * q8_column_bytes(p.k), p.k, p.low);
+  quantize_four(p.q8 + col * q8_column_bytes(p.k), p.k, 4 * i, v, inside, threadIdx.x % 32, p.low);
 }
 
 __device__ inline float4 add4(float4 a, float4 b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
@@ -141,7 +94,7 @@ __global__ void __launch_bounds__(32 * kNormWarps) rms_norm_kernel(const __grid_
     if (inside && p.sum) reinterpret_cast<float4*>(p.sum + col * p.x_stride)[i] = v;
     v = make_float4(w.x * (v.x * factor), w.y * (v.y * factor), w.z * (v.z * factor), w.w * (v.w * factor));
     if (inside && p.norm) reinterpret_cast<float4*>(p.norm + col * p.k)[i] = v;
-    if (p.q8) quantize_quad(v, i, inside, p.q8 + col * q8_column_bytes(p.k), p.k, p.low);
+    if (p.q8) quantize_four(p.q8 + col * q8_column_bytes(p.k), p.k, 4 * i, v, inside, thread % 32, p.low);
   }
 }
 

@@ -51,14 +51,8 @@ struct IQ2_XXS : QuantizedType {
   using Codes = Words<2>;
   using Scales = Words<2>;
   using Decoded = UnitD;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<IQ2_XXS, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
-    return load_group<IQ2_XXS, 1, Scales>(u);
-  }
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<IQ2_XXS, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) { return load_group<IQ2_XXS, 1, Scales>(u); }
   TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales&, int, Table lookup) {
     TwoSided out;
     const uint32_t signs = complete_signs(c.w[1]);
@@ -83,12 +77,8 @@ struct IQ2_XS : QuantizedType {
     Words<1> codes;  // a byte per row, a nibble per half
   };
   using Decoded = UnitD2;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<IQ2_XS, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<IQ2_XS, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) {
     return {load_group<IQ2_XS, 1, Words<2>>(u), load_unit<IQ2_XS, 2, Words<1>>(u)};
   }
   TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales&, int, Table lookup) {
@@ -119,12 +109,8 @@ struct IQ2_S : QuantizedType {
     Words<2> d;
   };
   using Decoded = UnitD2;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<IQ2_S, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<IQ2_S, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) {
     return {load_unit<IQ2_S, 1, Words<2>>(u), load_group<IQ2_S, 2, Words<2>>(u)};
   }
   TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales& s, int row, Table lookup) {
@@ -155,12 +141,8 @@ struct IQ3_XXS : QuantizedType {
     Words<2> d;
   };
   using Decoded = UnitD;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<IQ3_XXS, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<IQ3_XXS, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) {
     return {load_unit<IQ3_XXS, 1, Words<4>>(u), load_group<IQ3_XXS, 2, Words<2>>(u)};
   }
   TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales& s, int row, Table lookup) {
@@ -189,12 +171,8 @@ struct IQ3_S : QuantizedType {
     uint16_t codes;
   };
   using Decoded = UnitD;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<IQ3_S, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<IQ3_S, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) {
     return {load_unit<IQ3_S, 1, Words<4>>(u), load_group<IQ3_S, 2, Words<2>>(u), load_unit<IQ3_S, 3, Words<1>>(u),
             load_unit<IQ3_S, 4, uint16_t>(u)};
   }
@@ -231,12 +209,8 @@ struct IQ1_S : QuantizedType {
     Words<2> qh, d;
   };
   using Decoded = UnitDM;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<IQ1_S, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<IQ1_S, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) {
     return {load_unit<IQ1_S, 1, Words<2>>(u), load_group<IQ1_S, 2, Words<2>>(u)};
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table lookup) {
@@ -261,12 +235,8 @@ struct IQ1_M : QuantizedType {
     Words<1> codes;
   };
   using Decoded = UnitDM2;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<IQ1_M, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<IQ1_M, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) {
     return {load_unit<IQ1_M, 1, Words<2>>(u), load_group<IQ1_M, 2, Words<2>>(u), load_unit<IQ1_M, 3, Words<1>>(u)};
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table lookup) {

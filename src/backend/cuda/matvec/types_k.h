@@ -43,12 +43,8 @@ struct Q4_K : QuantizedType {
   };
   TOKAMAK_HD static Prepared prepare(const Scales& s) { return {s.d_dmin, widen(s.six)}; }
   using Decoded = UnitDM;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<Q4_K, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<Q4_K, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) {
     return {load_group<Q4_K, 1, Words<4>>(u), {load_unit<Q4_K, 2, Words<1>>(u), load_unit<Q4_K, 3, uint16_t>(u)}};
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Prepared& s, int row, Table) {
@@ -73,12 +69,8 @@ struct Q5_K : QuantizedType {
   };
   TOKAMAK_HD static Prepared prepare(const Scales& s) { return {s.fifth, s.s.d_dmin, widen(s.s.six)}; }
   using Decoded = UnitDM;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<Q5_K, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<Q5_K, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) {
     return {load_unit<Q5_K, 1, Words<4>>(u),
             {load_group<Q5_K, 2, Words<4>>(u), {load_unit<Q5_K, 3, Words<1>>(u), load_unit<Q5_K, 4, uint16_t>(u)}}};
   }
@@ -104,12 +96,10 @@ struct Q6_K : QuantizedType {
     Words<1> codes, d;
   };
   using Decoded = UnitD2;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) {
     return {load_row<Q6_K, 0, Words<4>>(u, row), load_row<Q6_K, 1, Words<2>>(u, row)};
   }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
+  TOKAMAK_HD static Scales load_scales(const auto& u) {
     return {load_unit<Q6_K, 2, Words<1>>(u), load_group<Q6_K, 3, Words<1>>(u)};
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
@@ -149,12 +139,8 @@ struct Q2_K : QuantizedType {
             {s.codes.w[0] >> 4 & 0x0F0F0F0F, s.codes.w[1] >> 4 & 0x0F0F0F0F}};
   }
   using Decoded = UnitDM2;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<Q2_K, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<Q2_K, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) {
     return {load_group<Q2_K, 1, Words<4>>(u), load_unit<Q2_K, 2, Words<2>>(u)};
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Prepared& s, int row, Table) {
@@ -189,12 +175,8 @@ struct Q3_K : QuantizedType {
   };
   TOKAMAK_HD static Prepared prepare(const Scales& s) { return {s.third, s.d, widen(s.six)}; }
   using Decoded = UnitD2;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<Q3_K, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<Q3_K, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) {
     return {load_unit<Q3_K, 1, Words<4>>(u),
             load_group<Q3_K, 2, Words<2>>(u),
             {load_unit<Q3_K, 3, Words<1>>(u), load_unit<Q3_K, 4, uint16_t>(u)}};
@@ -222,12 +204,8 @@ struct Q1_0 : QuantizedType {
     Words<4> d;
   };
   using Decoded = UnitD;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U&, int) {
-    return 0;
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
+  TOKAMAK_HD static Codes load_codes(const auto&, int) { return 0; }
+  TOKAMAK_HD static Scales load_scales(const auto& u) {
     return {{load_unit<Q1_0, 0, Words<4>>(u), load_unit<Q1_0, 1, Words<4>>(u)}, load_group<Q1_0, 2, Words<4>>(u)};
   }
   TOKAMAK_HD static Decoded decode(const Codes&, const Scales& s, int row, Table) {
@@ -246,14 +224,8 @@ struct TwoBits : QuantizedType {
   using Codes = Words<2>;
   using Scales = Words<4>;
   using Decoded = UnitD;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<TwoBits, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
-    return load_group<TwoBits, 1, Scales>(u);
-  }
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<TwoBits, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) { return load_group<TwoBits, 1, Scales>(u); }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
     Decoded out;
     split_two_bits(c, out.w);

@@ -49,14 +49,8 @@ struct Q4_0 : QuantizedType {
   using Codes = Words<4>;
   using Scales = Words<2>;
   using Decoded = UnitD;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<Q4_0, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
-    return load_unit<Q4_0, 1, Scales>(u);
-  }
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<Q4_0, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) { return load_unit<Q4_0, 1, Scales>(u); }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
     Decoded out;
     split_nibbles(c, out.w);
@@ -72,14 +66,8 @@ struct Q4_1 : QuantizedType {
   using Codes = Words<4>;
   using Scales = Words<4>;
   using Decoded = UnitDM;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<Q4_1, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
-    return load_unit<Q4_1, 1, Scales>(u);
-  }
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<Q4_1, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) { return load_unit<Q4_1, 1, Scales>(u); }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
     Decoded out;
     split_nibbles(c, out.w);
@@ -98,12 +86,8 @@ struct Q5_0 : QuantizedType {
     Words<2> d;
   };
   using Decoded = UnitD;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<Q5_0, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<Q5_0, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) {
     return {load_unit<Q5_0, 1, Words<4>>(u), load_unit<Q5_0, 2, Words<2>>(u)};
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
@@ -122,12 +106,8 @@ struct Q5_1 : QuantizedType {
     Words<4> fifth, dm;
   };
   using Decoded = UnitDM;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<Q5_1, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<Q5_1, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) {
     return {load_unit<Q5_1, 1, Words<4>>(u), load_unit<Q5_1, 2, Words<4>>(u)};
   }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
@@ -150,14 +130,10 @@ struct Q8_0 : QuantizedType {
   };
   using Scales = Words<1>;
   using Decoded = UnitD;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) {
     return {{load_row<Q8_0, 0, Words<4>, 2>(u, row, 0), load_row<Q8_0, 0, Words<4>, 2>(u, row, 1)}};
   }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
-    return load_unit<Q8_0, 1, Scales>(u);
-  }
+  TOKAMAK_HD static Scales load_scales(const auto& u) { return load_unit<Q8_0, 1, Scales>(u); }
   TOKAMAK_HD static Decoded decode(const Codes& c, const Scales& s, int row, Table) {
     Decoded out;
     for (int i = 0; i < 8; ++i) out.w[i] = c.part[i / 4].w[i % 4];
@@ -191,14 +167,8 @@ struct MXFP4 : QuantizedType {
   using Codes = Words<4>;
   using Scales = Words<1>;
   using Decoded = UnitD;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<MXFP4, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
-    return load_unit<MXFP4, 1, Scales>(u);
-  }
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<MXFP4, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) { return load_unit<MXFP4, 1, Scales>(u); }
   TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales&, int, Table lookup) {
     return decode_e2m1(c, lookup);
   }
@@ -220,14 +190,8 @@ struct NVFP4 : QuantizedType {
   using Codes = Words<4>;
   using Scales = Words<2>;
   using Decoded = UnitD2;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<NVFP4, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
-    return load_unit<NVFP4, 1, Scales>(u);
-  }
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<NVFP4, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) { return load_unit<NVFP4, 1, Scales>(u); }
   TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales&, int, Table lookup) {
     return decode_e2m1(c, lookup);
   }
@@ -261,14 +225,8 @@ struct IQ4_NL : QuantizedType {
   using Codes = Words<4>;
   using Scales = Words<2>;
   using Decoded = UnitD;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<IQ4_NL, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
-    return load_unit<IQ4_NL, 1, Scales>(u);
-  }
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<IQ4_NL, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) { return load_unit<IQ4_NL, 1, Scales>(u); }
   TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales&, int, Table lookup) {
     return decode_iq4(c, lookup);
   }
@@ -290,12 +248,8 @@ struct IQ4_XS : QuantizedType {
     uint8_t high;
   };
   using Decoded = UnitD;
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
-    return load_row<IQ4_XS, 0, Codes>(u, row);
-  }
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U& u) {
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) { return load_row<IQ4_XS, 0, Codes>(u, row); }
+  TOKAMAK_HD static Scales load_scales(const auto& u) {
     return {load_group<IQ4_XS, 1, Words<2>>(u), load_unit<IQ4_XS, 2, uint16_t>(u), load_unit<IQ4_XS, 3, uint8_t>(u)};
   }
   TOKAMAK_HD static TwoSided decode_codes(const Codes& c, const Scales&, int, Table lookup) {

@@ -14,10 +14,7 @@ struct PlainType {
   using Acts = ActsF32;
   using Table = Lookup;
   struct Scales {};
-  template <class U>
-  TOKAMAK_HD static Scales load_scales(const U&) {
-    return {};
-  }
+  TOKAMAK_HD static Scales load_scales(const auto&) { return {}; }
   TOKAMAK_HD static Scales prepare(const Scales&) { return {}; }
 };
 
@@ -51,8 +48,7 @@ struct Plain : PlainType {
   struct Decoded {
     Codes c;
   };
-  template <class U>
-  TOKAMAK_HD static Codes load_codes(const U& u, int row) {
+  TOKAMAK_HD static Codes load_codes(const auto& u, int row) {
     Codes c;
     for (int i = 0; i < n; ++i) c.part[i] = load_row<Plain, 0, Words<4>, n>(u, row, i);
     return c;

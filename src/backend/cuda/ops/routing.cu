@@ -2,6 +2,7 @@
 
 #include "backend/cuda/ops/functions.h"
 #include "backend/cuda/ops/launch.h"
+#include "backend/cuda/ops/order.cuh"
 
 namespace tokamak::cuda {
 
@@ -77,6 +78,13 @@ __global__ void mask_groups_kernel(MaskGroupsArgs a) {
   }
 }
 
+// p of a logit alone; the logit itself where p takes all of them or comes late.
+__device__ float probability_of(RouterKind kind, float x) {
+  if (kind == RouterKind::sigmoid) return sigmoid_of(x);
+  if (kind == RouterKind::softplus_sqrt) return sqrtf(softplus_of(x));
+  return x;
+}
+
 // p[i] of the early kinds. All threads must call.
 __device__ void probabilities(const RouterArgs& a, const float* x, float* p) {
   float largest = -INFINITY, sum = 0;
@@ -87,14 +95,7 @@ __device__ void probabilities(const RouterArgs& a, const float* x, float* p) {
     sum = block_reduce<false>(sum);
   }
   for (int64_t i = threadIdx.x; i < a.n_expert; i += blockDim.x) {
-    if (a.kind == RouterKind::soft_max)
-      p[i] = expf(x[i] - largest) / sum;
-    else if (a.kind == RouterKind::sigmoid)
-      p[i] = sigmoid_of(x[i]);
-    else if (a.kind == RouterKind::softplus_sqrt)
-      p[i] = sqrtf(softplus_of(x[i]));
-    else
-      p[i] = x[i];
+    p[i] = a.kind == RouterKind::soft_max ? expf(x[i] - largest) / sum : probability_of(a.kind, x[i]);
   }
 }
 
@@ -147,12 +148,9 @@ __global__ void router_kernel(RouterArgs a) {
 
 // --- a warp per token, its experts in registers: expert e in lane e % 32. For routers without groups that use at most
 // 32 experts.
+
 // Orders as ranks_before does: greater is better, NaN is 1, 0 is below every score. Both zeros are one.
-__device__ uint32_t order_of(float x) {
-  if (isnan(x)) return 1;
-  const uint32_t bits = __float_as_uint(x + 0.0f);
-  return bits ^ (bits >> 31 ? ~0u : 1u << 31);
-}
+__device__ uint32_t order_of(float x) { return isnan(x) ? 1 : order_of_bits(x); }
 
 template <int kEach>
 struct LaneScores {
@@ -174,12 +172,7 @@ __device__ void lane_probabilities(const RouterArgs& a, LaneScores<kEach>& s) {
   }
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
-    if (a.kind == RouterKind::soft_max)
-      s.x[i] /= sum;
-    else if (a.kind == RouterKind::sigmoid)
-      s.x[i] = sigmoid_of(s.x[i]);
-    else if (a.kind == RouterKind::softplus_sqrt)
-      s.x[i] = sqrtf(softplus_of(s.x[i]));
+    s.x[i] = a.kind == RouterKind::soft_max ? s.x[i] / sum : probability_of(a.kind, s.x[i]);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <climits>
 
 #include "backend/cuda/ops/launch.h"
+#include "backend/cuda/ops/order.cuh"
 
 namespace tokamak::cuda {
 
@@ -20,8 +21,7 @@ constexpr int kQuad = 4;  // logits that are loaded at once
 using Key = uint64_t;
 __device__ uint32_t order_of(float x) {
   if (!(x <= 3.402823466e38f)) return ~0u;
-  const uint32_t bits = __float_as_uint(x + 0.0f);  // -0 is 0
-  return bits ^ (bits >> 31 ? ~0u : 1u << 31);
+  return order_of_bits(x);
 }
 __device__ Key key_of(uint32_t order, int id) { return Key{order} << 32 | ~static_cast<uint32_t>(id); }
 __device__ int id_of(Key key) { return static_cast<int>(~static_cast<uint32_t>(key)); }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/attention/layout.h"
@@ -11,6 +13,14 @@
 namespace tokamak::cuda {
 
 inline constexpr const char* kKvTypeNames[] = {"f32", "f16", "bf16", "q8_0", "f8"};  // by KvType
+
+// Adds a case for caches of `type`, which its name then begins with.
+template <class Shape>
+void add_shape(std::vector<Shape>& shapes, KvType type, Shape shape) {
+  shape.type = type;
+  shape.name = std::string(kKvTypeNames[static_cast<size_t>(type)]) + "_" + shape.name;
+  shapes.push_back(std::move(shape));
+}
 
 struct KeyRange {
   int64_t begin, end;

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/attention/attention.h"
 #include "backend/cuda/attention/attention_reference.h"
+#include "backend/cuda/attention/decode.h"
 #include "backend/cuda/attention/host_cache.h"
 #include "backend/cuda/matvec/activations.h"
 #include "backend/cuda/matvec/device_memory.h"
@@ -196,13 +197,8 @@ double worst_share(const Data& d, const std::vector<float>& y) {
 std::vector<Shape> shapes() {
   std::vector<Shape> out;
   for (const KvType type : {KvType::f16, KvType::bf16, KvType::q8_0, KvType::f8}) {
-    const auto add = [&](Shape s) {
-      s.type = type;
-      s.name = std::string(kKvTypeNames[static_cast<size_t>(type)]) + "_" + s.name;
-      out.push_back(s);
-    };
-    for (const auto& [dk, dv] :
-         {std::pair<int64_t, int64_t>{64, 64}, {80, 80}, {96, 96}, {128, 128}, {192, 128}, {192, 192}, {256, 256}})
+    const auto add = [&](const Shape& s) { add_shape(out, type, s); };
+    for (const auto& [dk, dv] : decode::kDecodeDims)
       for (const int64_t group : {3, 7}) {
         if (type == KvType::q8_0 && dk % 32 != 0) continue;
         add({.name = "dims" + std::to_string(dk) + "_" + std::to_string(dv) + "_group" + std::to_string(group),
