@@ -42,9 +42,13 @@ struct LaunchShape {
 };
 template <class... Params, class... Args>
 cudaError_t enqueue(void (*kernel)(Params...), const LaunchShape& shape, cudaStream_t stream, const Args&... args) {
-  cudaLaunchAttribute attributes[2] = {};
+  cudaLaunchAttribute attributes[3] = {};
   cudaLaunchConfig_t config{};
   config.attrs = attributes;
+  // One split of L1 and shared memory for all kernels: a multiprocessor changes it only when it is empty, and a kernel
+  // that asks for another one would not begin beside the one before.
+  attributes[config.numAttrs].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+  attributes[config.numAttrs++].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
   if (shape.overlap) {
     cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
