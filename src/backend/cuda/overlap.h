@@ -7,7 +7,6 @@
 
 #include <cuda_runtime.h>
 
-#include "backend/cuda/ptx/copy.cuh"
 #include "backend/cuda/ptx/grid.cuh"
 
 namespace tokamak::cuda {
@@ -20,12 +19,6 @@ __device__ inline void allow_next_kernel() {
 __device__ inline void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
   ptx::wait_for_prerequisites();
-#endif
-}
-// Brings bytes that no kernel of the step writes to the L2, for after the wait. Both multiples of 16.
-__device__ inline void fetch_early(const void* from, uint32_t n_bytes) {
-#if __CUDA_ARCH__ >= 900
-  ptx::prefetch_bulk(from, n_bytes);
 #endif
 }
 // For kernels that have nothing to do in between.

@@ -30,7 +30,6 @@ Geometry geometry_of(int64_t n_rows, int64_t k) {
 struct Split {
   Geometry g;
   int n_slice_warps, n_groups, blocks_per_group, cta_blocks;
-  int n_early_tiles;  // that a warp fetches before it waits for the kernel before
 };
 
 }  // namespace tokamak::cuda

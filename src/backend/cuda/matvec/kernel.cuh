@@ -1,11 +1,10 @@
 // The mat-vec kernel, one for every type. y[c][row] = sum over k of W[row][k] * x[c][k], then the epilogue.
 //
 // A warp owns a slice (32 units) of a row block and walks down row blocks; lane u holds the activations of unit u. One
-// row block's codes are in flight while the one before is used; while the kernel before still runs, the first are in
-// flight and some behind them on their way to the L2. Rows of a block are summed over the lanes together,
-// partial sums go to shared memory, and after one barrier a thread per row adds the slices in ascending order and runs
-// the epilogue. The order of additions depends on the type and k only: not on the number of columns, the grid or the
-// device. A GLU walks over blocks of gate and up alternately. No atomics.
+// row block's codes are in flight while the one before is used, the first while the kernel before still runs. Rows of a
+// block are summed over the lanes together, partial sums go to shared memory, and after one barrier a thread per row
+// adds the slices in ascending order and runs the epilogue. The order of additions depends on the type and k only: not
+// on the number of columns, the grid or the device. A GLU walks over blocks of gate and up alternately. No atomics.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -114,23 +113,10 @@ struct PartialUnits {
 struct SliceWalk {
   const uint8_t* first_tile;
   int64_t first_step, two_steps;
-  int n_tiles, n_early_tiles, n_cols, first_unit;
+  int n_tiles, n_cols, first_unit;
   int64_t x_col;
   float* part;  // sums of the rows of each tile and column
 };
-
-// The first tile is on its way already.
-template <class P>
-__device__ inline void prefetch_tiles(const SliceWalk& w, int n_units) {
-  const uint8_t* tile = w.first_tile;
-  int64_t step = w.first_step;
-#pragma unroll 1
-  for (int left = min(w.n_tiles, w.n_early_tiles) - 1; left > 0; --left) {
-    tile += step;
-    step = w.two_steps - step;
-    fetch_early(tile, static_cast<uint32_t>(tile_bytes<P>(n_units)));
-  }
-}
 
 template <class P, bool kColumns, class Units>
 __device__ inline void walk_slice(const MatvecParams& p, const SliceWalk& w, Units n_units, Lookup lookup, int lane,
@@ -143,12 +129,7 @@ __device__ inline void walk_slice(const MatvecParams& p, const SliceWalk& w, Uni
     for (int r = 0; r < P::kRows; ++r) codes[r] = P::load_codes(unit, r);
     scales = P::load_scales(unit);
   }
-  if (!waited) {
-    if constexpr (P::kEarlyBytes > 0) {
-      if (lane == 0) prefetch_tiles<P>(w, n_units);
-    }
-    wait_for_previous_kernel(), waited = true;
-  }
+  if (!waited) wait_for_previous_kernel(), waited = true;
   typename P::Acts acts = zero_acts<P>();
   if (!kColumns && lane < n_units) acts = load_acts<P>(p, w.x_col, w.first_unit + lane);
 
@@ -286,7 +267,6 @@ __device__ __forceinline__ void run_cta(const MatvecParams& p, const Split& s, i
                       to_up,
                       two_steps,
                       n_tiles,
-                      s.n_early_tiles,
                       n_cols,
                       slice * kSliceUnits,
                       x_col,
@@ -338,14 +318,6 @@ __global__ void __launch_bounds__(512) __maxnreg__(P::kRegisters)
 
 inline int resident_warps(int warps_per_sm, int cta_warps) { return warps_per_sm / cta_warps * cta_warps; }
 
-// As many tiles per warp as come to kEarlyBytes together, one at least.
-template <class P>
-int early_tiles(const MatvecParams& p, const Split& s, int64_t n_ctas) {
-  const int64_t row_of_tiles = n_ctas * s.n_groups * s.g.row_block_bytes;
-  return static_cast<int>(
-      std::clamp<int64_t>(P::kEarlyBytes / row_of_tiles, 1, int64_t{s.blocks_per_group} * p.n_lanes));
-}
-
 template <class P>
 int64_t ctas_of(int64_t n_rows, int n_groups, int64_t blocks_per_group) {
   const int64_t rows = P::kRows * n_groups * blocks_per_group;
@@ -388,7 +360,6 @@ Split split_of(const MatvecParams& p, bool columns, const MatvecParts* parts) {
   if (blocks > most) blocks = most;
   s.blocks_per_group = static_cast<int>(blocks > 0 ? blocks : 1);
   s.cta_blocks = s.blocks_per_group * s.n_groups;
-  s.n_early_tiles = p.overlap ? early_tiles<P>(p, s, n_ctas(s.blocks_per_group)) : 1;
   return s;
 }
 

@@ -58,19 +58,12 @@ struct NormColumn {
   __device__ float4 weight_at(int i) const { return weight ? weight[i] : make_float4(1.0f, 1.0f, 1.0f, 1.0f); }
 };
 
-// gridDim.y blocks per column. Each sums up all squares, so that none waits for another, and writes every gridDim.y-th
-// run of blockDim.x quads: with one block the instructions behind the sum would take longer than all else.
-__global__ void __launch_bounds__(32 * kNormWarps) rms_norm_kernel(const __grid_constant__ RmsNormParams p) {
-  allow_next_kernel();
-  const int64_t col = blockIdx.x;
-  const NormColumn c{reinterpret_cast<const float4*>(p.x + col * p.x_stride),
-                     p.add ? reinterpret_cast<const float4*>(p.add + col * p.x_stride) : nullptr,
-                     reinterpret_cast<const float4*>(p.weight), static_cast<int>(p.k / 4)};
+// A block's work on its column, without `writes` all but the writing.
+__device__ __forceinline__ void norm_column(const RmsNormParams& p, const NormColumn& c, int64_t col, bool writes) {
   const int thread = static_cast<int>(threadIdx.x), run = static_cast<int>(blockDim.x);
   int first = static_cast<int>(blockIdx.y) * run;
   const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   float4 w = first + thread < c.n_quads ? c.weight_at(first + thread) : zero;
-  wait_for_previous_kernel();
   constexpr int kInFlight = 4;
   float squares = 0.0f;
   float4 mine = zero;  // of the first run that the block writes
@@ -91,10 +84,29 @@ __global__ void __launch_bounds__(32 * kNormWarps) rms_norm_kernel(const __grid_
     const bool inside = i < c.n_quads;
     float4 v = mine;
     if (again) v = inside ? c.input(i) : zero, w = inside ? c.weight_at(i) : zero;
-    if (inside && p.sum) reinterpret_cast<float4*>(p.sum + col * p.x_stride)[i] = v;
+    if (inside && writes && p.sum) reinterpret_cast<float4*>(p.sum + col * p.x_stride)[i] = v;
     v = make_float4(w.x * (v.x * factor), w.y * (v.y * factor), w.z * (v.z * factor), w.w * (v.w * factor));
-    if (inside && p.norm) reinterpret_cast<float4*>(p.norm + col * p.k)[i] = v;
-    if (p.q8) quantize_four(p.q8 + col * q8_column_bytes(p.k), p.k, 4 * i, v, inside, thread % 32, p.low);
+    if (inside && writes && p.norm) reinterpret_cast<float4*>(p.norm + col * p.k)[i] = v;
+    if (p.q8) quantize_four(p.q8 + col * q8_column_bytes(p.k), p.k, 4 * i, v, inside && writes, thread % 32, p.low);
+  }
+}
+
+// gridDim.y blocks per column. Each sums up all squares, so that none waits for another, and writes every gridDim.y-th
+// run of blockDim.x quads: with one block the instructions behind the sum would take longer than all else.
+// Few columns are what everything waits for: their blocks rehearse on what x holds before the kernel in front has
+// ended, and find their instructions and weights at hand when it has.
+__global__ void __launch_bounds__(32 * kNormWarps) rms_norm_kernel(const __grid_constant__ RmsNormParams p) {
+  allow_next_kernel();
+  const int64_t col = blockIdx.x;
+  const NormColumn c{reinterpret_cast<const float4*>(p.x + col * p.x_stride),
+                     p.add ? reinterpret_cast<const float4*>(p.add + col * p.x_stride) : nullptr,
+                     reinterpret_cast<const float4*>(p.weight), static_cast<int>(p.k / 4)};
+#pragma unroll 1
+  for (bool writes = !p.rehearses;; writes = true) {  // a loop, so that both are the same instructions
+    if (writes) wait_for_previous_kernel();
+    norm_column(p, c, col, writes);
+    if (writes) return;
+    __syncthreads();  // block_sum's memory is used again
   }
 }
 
@@ -105,7 +117,7 @@ cudaError_t run_quantize(const QuantizeParams& p, bool overlap, cudaStream_t str
   return enqueue(quantize_kernel, {dim3(n_blocks, static_cast<unsigned>(p.n_cols)), 256, 0, overlap}, stream, p);
 }
 
-cudaError_t run_rms_norm(const RmsNormParams& p, bool overlap, cudaStream_t stream) {
+cudaError_t run_rms_norm(RmsNormParams p, bool overlap, cudaStream_t stream) {
   const int64_t n_quads = p.k / 4, n_warps = (n_quads + 31) / 32;
   const unsigned n_threads = 32 * static_cast<unsigned>(n_warps < kNormWarps ? n_warps : kNormWarps);
   // Blocks per column: as many as there is something to write for, where columns alone leave the device empty. A sum
@@ -114,6 +126,7 @@ cudaError_t run_rms_norm(const RmsNormParams& p, bool overlap, cudaStream_t stre
   const int64_t n_runs = (n_quads + n_threads - 1) / n_threads;
   const int64_t n_blocks = p.n_cols > kFewColumns || p.sum ? 1 : n_runs < kMaxBlocks ? n_runs : kMaxBlocks;
   const dim3 grid(static_cast<unsigned>(p.n_cols), static_cast<unsigned>(n_blocks));
+  p.rehearses = overlap && p.n_cols <= kFewColumns;
   return enqueue(rms_norm_kernel, {grid, n_threads, 0, overlap}, stream, p);
 }
 

@@ -20,8 +20,9 @@ struct RmsNormParams {
   float *sum, *norm;
   uint8_t* q8;
   bool low;
+  bool rehearses = false;  // set by the launch
 };
 cudaError_t run_quantize(const QuantizeParams& params, bool overlap, cudaStream_t stream);
-cudaError_t run_rms_norm(const RmsNormParams& params, bool overlap, cudaStream_t stream);
+cudaError_t run_rms_norm(RmsNormParams params, bool overlap, cudaStream_t stream);
 
 }  // namespace tokamak::cuda

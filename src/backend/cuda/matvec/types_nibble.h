@@ -13,9 +13,6 @@ struct QuantizedType {
   static constexpr bool kQuantized = true;
   static constexpr int kUnit = 32, kTableBytes = 0, kOffset = 0, kStride = 16;
   static constexpr int kRegisters = 72;  // of the one-column kernel: 28 warps per multiprocessor
-  // With overlap, about as many bytes of weights are fetched, most of them to the L2, before the kernel in front has
-  // ended: what one launch gains the next can lose, so types have it where a layer became faster.
-  static constexpr int64_t kEarlyBytes = 0;
   static constexpr float kFactor = 1.0f;
   static constexpr bool kSigned = false, kHigh16 = false;
   static constexpr bool kTwoSided = false;  // see TwoSided in activations.h
@@ -43,7 +40,6 @@ TOKAMAK_HD void split_five_bits(const Words<4>& c, uint32_t e, uint32_t (&w)[8])
 
 struct Q4_0 : QuantizedType {
   static constexpr int kRows = 4, kOffset = 8;
-  static constexpr int64_t kEarlyBytes = 16'000'000;
   static constexpr bool kHigh16 = true;
   static constexpr Plane kPlanes[] = {{64, 1}, {8, 1}};  // codes, d
   using Codes = Words<4>;

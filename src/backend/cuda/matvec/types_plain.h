@@ -9,7 +9,6 @@ namespace tokamak::cuda {
 struct PlainType {
   static constexpr bool kQuantized = false, kSigned = false, kHigh16 = false, kTwoSided = false;
   static constexpr int kUnit = 16, kTableBytes = 0, kStride = 16;
-  static constexpr int64_t kEarlyBytes = 0;
   static constexpr int kRegisters = 72;  // 28 warps per multiprocessor
   using Acts = ActsF32;
   using Table = Lookup;

@@ -1,7 +1,6 @@
-// Copies from global to shared memory that go on while the thread does, and count into barriers (barrier.cuh); the same
-// as far as the L2, of which nobody hears.
-// Source: PTX ISA 9.0, 9.7.9.25 "Asynchronous copy": cp.async, cp.async.bulk, cp.async.bulk.prefetch,
-// cp.async.bulk.tensor; fence.proxy.async.
+// Copies from global to shared memory that go on while the thread does, and count into barriers (barrier.cuh).
+// Source: PTX ISA 9.0, 9.7.9.25 "Asynchronous copy": cp.async, cp.async.bulk, cp.async.bulk.tensor;
+// fence.proxy.async.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +13,6 @@ __device__ __forceinline__ void copy_bulk(uint32_t to, const void* from, uint32_
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(n_bytes), "r"(barrier)
                : "memory");
-}
-// As far as the L2.
-__device__ __forceinline__ void prefetch_bulk(const void* from, uint32_t n_bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(n_bytes) : "memory");
 }
 // The box at (x, y, z) of a tensor map of three dimensions (a CUtensorMap in constant or global memory).
 __device__ __forceinline__ void copy_box(uint32_t to, const void* map, int x, int y, int z, uint32_t barrier) {

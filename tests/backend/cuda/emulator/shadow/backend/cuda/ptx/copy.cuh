@@ -10,7 +10,6 @@ namespace tokamak::cuda::ptx {
 inline void copy_bulk(uint32_t to, const void* from, uint32_t n_bytes, uint32_t barrier) {
   emulator::copy_bulk(to, from, n_bytes, barrier);
 }
-inline void prefetch_bulk(const void* from, uint32_t n_bytes) { emulator::readable(from, n_bytes, 16); }
 inline void copy_box(uint32_t to, const void* map, int x, int y, int z, uint32_t barrier) {
   emulator::copy_box(to, map, {x, y, z}, barrier);
 }
