@@ -170,7 +170,7 @@ __device__ void rank(const float* logits, Selection& s) {
 #pragma unroll 4
   for (int i = thread % kRankers; i < s.n_keys; i += kRankers) place += s.keys[i] > key ? 1 : 0;
   for (int d = kRankers / 2; d > 0; d /= 2) place += __shfl_xor_sync(~0u, place, d);
-  if (key != 0 && place < kTop) s.ids[place] = id_of(key), s.logits[place] = logit;
+  if (thread % kRankers == 0 && key != 0 && place < kTop) s.ids[place] = id_of(key), s.logits[place] = logit;
   if (thread >= s.n_keys && thread < kTop) s.ids[thread] = -1, s.logits[thread] = 0;
 }
 
