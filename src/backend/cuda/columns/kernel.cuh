@@ -182,16 +182,17 @@ __device__ inline void multiply_tiles(const MatvecParams& p, const ColumnsSplit&
                                      p.x_stride_bytes, sums);
           else
             for (int h = 0; h < 2; ++h) x[h] = Activations<kTiles>::load(next, p.x_stride_bytes, h);
+          ring.give_back();
+        } else {
+          __syncwarp();
+          if (lane == 0) ring.give_back();
         }
-        __syncwarp();
-        if (lane == 0) ring.give_back();
       }
       if (matrix == 0) buffers.wait_empty();
       put_sums<P, kTiles>(
           sums, parts + ((buffers.at * p.n_lanes + matrix) * kColumnsWarps + warp) * kPartFloats<P, kTiles>, lane);
     }
-    __syncwarp();
-    if (lane == 0) buffers.fill();
+    buffers.fill();
   }
 }
 
@@ -233,8 +234,7 @@ __device__ inline void finish_tiles(const MatvecParams& common, const MatvecPart
       }
       finish_row(p, sum, inputs, row, col);
     }
-    __syncwarp();
-    if (lane == 0) buffers.give_back();
+    buffers.give_back();
   }
 }
 
@@ -256,8 +256,8 @@ __global__ void __launch_bounds__(kColumnsThreads, 1)
   constexpr int kFetchingWarp = kColumnsWarps + kFinishingWarps;
   const int warp = threadIdx.x / 32;
   if (threadIdx.x == 32 * kFetchingWarp) {
-    ring.init(Fetch::kFills, kColumnsWarps);
-    buffers.init(kColumnsWarps, kFinishingWarps);
+    ring.init(Fetch::kFills, ColumnsTile<P>::kGivesBack);
+    buffers.init(32 * kColumnsWarps, 32 * kFinishingWarps);
 #if __CUDA_ARCH__ >= 900
     ptx::fence_barrier_init();
 #endif

@@ -25,6 +25,8 @@ struct ColumnsTile {
   static constexpr int kFragments = kSets * P::kRows / 2;
   static constexpr int kSteps = kSliceUnits / kUnits / 4;  // of 128 k, in a slice: for as many warps, a group
   static constexpr int kGroups = kColumnsWarps / kSteps;
+  // Arrivals that empty a stage: of all lanes that read it, of one lane of each other warp.
+  static constexpr int kGivesBack = 32 * kSteps + kColumnsWarps - kSteps;
   // One is worked on by each group, one is on its way. More would delay the activations, which take the same way.
   static constexpr int kMostStages = 2 * kGroups;
   // Between row blocks of a stage: 64 bytes of two neighbours are in different banks.
