@@ -38,7 +38,7 @@ struct Blocks {
   __device__ void init_barriers() const {
     for (int s = 0; s < kStages; ++s) {
       ptx::barrier_init(barriers.full + 8 * s, 1);
-      ptx::barrier_init(barriers.empty + 8 * s, kWarps);
+      ptx::barrier_init(barriers.empty + 8 * s, kThreads);
     }
     ptx::fence_bulk();
   }
@@ -70,12 +70,9 @@ struct Blocks {
     }
     return at;
   }
-  // The warp is done with the block.
+  // The thread is done with the block.
   __device__ void release(int block) const {
-    if constexpr (kIsF16) {
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) ptx::barrier_arrive(barriers.empty + 8 * stage(block));
-    }
+    if constexpr (kIsF16) ptx::barrier_arrive(barriers.empty + 8 * stage(block));
   }
   // One thread, after its release.
   __device__ void refill(int block) const {
