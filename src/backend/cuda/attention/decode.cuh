@@ -288,7 +288,8 @@ __device__ void work_tiles(Result<C>& r, const DecodeParams& p, const Work& w, c
   Queries<C> q;
   if (p.makes_heads) {
     HeadMaker<C, false>{p, w, own, warp, lane}.run();
-    ptx::sync_threads(1, kWarps * kWarp);
+    ptx::barrier_arrive(ring.queries());
+    ptx::barrier_wait(ring.queries(), 0);
     load_operands<C>(q, own, lane);
   } else {
     wait_for_previous_kernel();
@@ -299,8 +300,7 @@ __device__ void work_tiles(Result<C>& r, const DecodeParams& p, const Work& w, c
     ptx::barrier_wait(ring.full(stage), parity);
     work_tile<C>(r, q, a, w, own, ring.own(), stages + stage * C::kStageBytes, w.first + tile * kTile,
                  tile + ring.n_stages < w.n_tiles, warp, lane);
-    __syncwarp();
-    if (lane == 0) ptx::barrier_arrive(ring.empty(stage));
+    ptx::barrier_arrive(ring.empty(stage));
     if (++stage == ring.n_stages) stage = 0, parity ^= 1;
   }
 }
@@ -318,8 +318,8 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(const __grid_constant_
   const Ring ring{ptx::shared_address(memory), ptx::shared_address(stages), stages, p.n_stages};
   if (threadIdx.x < p.n_stages) {
     ptx::barrier_init(ring.full(threadIdx.x), kCopyArrivals);
-    ptx::barrier_init(ring.empty(threadIdx.x), kWarps);
-    if (threadIdx.x == 0) ptx::barrier_init(ring.own(), 1);
+    ptx::barrier_init(ring.empty(threadIdx.x), kWarps * kWarp);
+    if (threadIdx.x == 0) ptx::barrier_init(ring.own(), kWarp), ptx::barrier_init(ring.queries(), kWarps * kWarp);
     fence_copies();
   }
   __syncthreads();

@@ -14,7 +14,7 @@ namespace tokamak::cuda::decode {
 inline constexpr int kWarps = 4, kThreads = (kWarps + 1) * kWarp;
 inline constexpr int kTile = 64, kWarpKeys = kTile / kWarps;
 inline constexpr int kMaxStages = 6;
-inline constexpr int kBarrierBytes = 128;  // of full and empty stages, and one more
+inline constexpr int kBarrierBytes = 128;  // of full and empty stages, and two more
 
 template <int kKeyDims, int kValueDims, KvType kCacheType, bool kFewHeads>
 struct Config {
@@ -83,6 +83,8 @@ struct Ring {
   __device__ uint32_t full(int stage) const { return barriers + 16 * stage; }
   __device__ uint32_t empty(int stage) const { return barriers + 16 * stage + 8; }
   __device__ uint32_t own() const { return barriers + 16 * kMaxStages; }  // the token's key and value are made
+  // The block's queries are made. Behind a named barrier of four warps racecheck (2025.3) would lose __syncthreads.
+  __device__ uint32_t queries() const { return own() + 8; }
 };
 
 // The fetching warp. Lane i of 64 / piece copies piece i of a tile. make_own() is called when all stages are under way.

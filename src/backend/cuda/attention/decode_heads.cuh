@@ -221,8 +221,7 @@ __device__ __forceinline__ void make_own(const DecodeParams& p, const Work& w, c
   HeadMaker<C, true>{p, w, own, kWarps, lane}.run();
   store_head(C::keys(), own.key.at(w.own_key), own.rows[C::kColumns], lane);
   store_head(C::values(), own.value.at(w.own_key), own.rows[C::kColumns + 1], lane);
-  __syncwarp();
-  if (lane == 0) ptx::barrier_arrive(ring.own());
+  ptx::barrier_arrive(ring.own());
 }
 
 // One warp stores the token's key and value in the cache.
