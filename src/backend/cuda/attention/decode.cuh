@@ -306,7 +306,7 @@ __device__ void work_tiles(Result<C>& r, const DecodeParams& p, const Work& w, c
 }
 
 template <class C>
-__global__ void __launch_bounds__(kThreads) decode_kernel(const __grid_constant__ DecodeParams p) {
+__global__ void __launch_bounds__(kThreads, C::kBlocks) decode_kernel(const __grid_constant__ DecodeParams p) {
   TOKAMAK_DYNAMIC_SHARED(128, uint8_t, memory);
   allow_next_kernel();
   const AttentionArgs& a = p.a;

@@ -29,6 +29,9 @@ struct Config {
   TOKAMAK_KV_HD static constexpr KvHeadLayout values() { return kv_head_layout(kType, kDv, kTile); }
   static constexpr int kKeyBytes = static_cast<int>(kv_head_layout(kType, kDk, kTile).head_page_bytes);
   static constexpr int kStageBytes = kKeyBytes + static_cast<int>(kv_head_layout(kType, kDv, kTile).head_page_bytes);
+  // Blocks that share a multiprocessor have registers for; 0: as it comes. Told so, the compiler loads operands ahead
+  // of products.
+  static constexpr int kBlocks = kDk <= 128 && kDv <= 128 && !kCodes ? 3 : 0;
   static constexpr int kResultStride = kDv + 4;  // floats
   using Operand = std::conditional_t<kType == KvType::bf16, Bf16, F16>;
   static_assert(kDk % (kCodes ? 32 : 16) == 0 && kDv % (kCodes ? 32 : 16) == 0);
