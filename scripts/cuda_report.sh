@@ -147,21 +147,29 @@ split() {
   keep split 90 "$tokamak" bench "$models/30b.gguf" --backend cuda -p 512 -n 16 -r 1 --gpu-memory 8000
   tail -n 5 "$out/split.txt"
 }
-# One matrix type of each decoding and the small kernels: whole suites take hours under racecheck.
+# A matrix type of each decoding, a cache of each way in: whole suites take hours under racecheck.
 sanitizer() {
   command -v compute-sanitizer >/dev/null || {
     echo "sanitizer: compute-sanitizer is not installed, nothing was checked"
     return
   }
-  local program filter
+  local program name filter
   for program in "$bundle"/bin/cuda_*_test; do
     [[ -e $program ]] || continue
-    filter='*NVFP4*:*nvfp4*:*Q4_K*:*q4_k*:*IQ2_XS*:*iq2_xs*:*BF16*:*bf16*'
+    name=${program##*/}
+    case $name in
+      cuda_attention_test)
+        filter='DecodeAttentionQ8.*:HeadWrites.*:*Decode*/f16_group12:*Decode*/q8_0_pages16:*Decode*/bf16_chunk'
+        filter+=':*HeadsOf*/f16_pages48:*HeadsOf*/q8_0_pages48:*HeadsOf*/f8_chunk:*HeadsOf*/f16_group12'
+        filter+=':*MatchesReference/f16:*MatchesReference/q8_0_wide'
+        ;;
+      cuda_sampling_test) filter='*/151:*/4097' ;;
+      *) filter='*NVFP4*:*Q4_K*:*IQ2_XS*:*BF16*' ;;
+    esac
     for tool in memcheck racecheck; do
-      say "$tool ${program##*/}"
-      keep "${tool}_${program##*/}" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" \
-        --gtest_filter="$filter"
-      tail -n 1 "$out/${tool}_${program##*/}.txt"
+      say "$tool $name"
+      keep "${tool}_$name" 180 compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" --gtest_filter="$filter"
+      tail -n 1 "$out/${tool}_$name.txt"
     done
   done
 }
