@@ -141,7 +141,8 @@ inline std::span<const int32_t> input_of(const StepInputs& inputs, ir::InputRole
 // What a program does, step by step, for explain and dumps.
 struct StepReport {
   std::string what;                  // node names, "blk.0.attn_q"
-  std::string label;                 // fusion label or op name, "MUL_MAT+ADD"
+  std::string label;                 // fusion label or op name, "MUL_MAT+ADD"; of several groups "MUL_MAT x2, ROPE"
+  std::vector<size_t> groups;        // of graph().groups, those that it works for; empty: none, or nodes one by one
   std::string kernel;                // "gemm_q4_1_16x8_avx512vnni"
   std::string note;                  // why no better kernel, or empty
   double bytes = 0, operations = 0;  // of one run

@@ -38,10 +38,9 @@ struct Compiled {
 
 // A rule has fired when a step runs its group. The reference matches rules too, for statistics, and runs their members.
 void find_rules(const Program& program, RunOutcome& out) {
-  std::set<std::string> kernels;
-  for (const StepReport& step : program.steps()) kernels.insert(step.label);
-  for (const ir::Group& group : program.graph().groups)
-    if (kernels.contains(fuse::group_label(program.graph(), group))) out.rules.push_back(group.rule);
+  std::set<size_t> run;
+  for (const StepReport& step : program.steps()) run.insert(step.groups.begin(), step.groups.end());
+  for (const size_t group : run) out.rules.push_back(program.graph().groups[group].rule);
 }
 
 // Reports hold means over all runs so far; the fastest single run of each step is what the others were delayed from.

@@ -18,7 +18,7 @@ struct RunOutcome {
   std::vector<std::vector<float>> outputs;  // of the graph
   std::vector<float> states;                // [n_state_rows, ...] afterwards
   std::vector<std::vector<float>> values;   // of every slot of the cache afterwards, by layer that has one
-  std::vector<uint16_t> rules;              // of the groups that one kernel runs; UINT16_MAX for single ops
+  std::vector<uint16_t> rules;              // of the groups that steps run; UINT16_MAX for single ops
   std::vector<StepReport> steps;            // seconds: of the fastest timed run
   std::string damage;                       // a sentinel or a constant that the run has overwritten; empty: none
 };

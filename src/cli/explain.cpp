@@ -5,7 +5,6 @@
 #include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "backend/cpu/isa.h"
 #include "base/check.h"
@@ -40,30 +39,18 @@ struct Phase {
   std::optional<DeviceLimits> limits;  // of a device with its own
 };
 
-// The labels of the groups that a step runs: "MUL_MAT+MUL x3, ADD" is of two.
-std::vector<std::string> labels_in(std::string_view step_label) {
-  std::vector<std::string> out;
-  while (!step_label.empty()) {
-    std::string_view label = step_label.substr(0, step_label.find(", "));
-    step_label.remove_prefix(std::min(label.size() + 2, step_label.size()));
-    out.emplace_back(label.substr(0, label.find(" x")));
-  }
-  return out;
-}
-
 // Groups of the fusion table that no step of the program runs as one, by label.
 std::map<std::string, int64_t> declined_groups(const Program& program) {
-  std::set<std::string> kernels;
+  const std::vector<ir::Group>& groups = program.graph().groups;
+  std::vector<ir::Group> run;
   for (const StepReport& step : program.steps())
-    for (std::string& label : labels_in(step.label)) kernels.insert(std::move(label));
-  const std::vector<ir::Group>& taken = program.graph().groups;
+    for (const size_t group : step.groups) run.push_back(groups[group]);
   ir::Graph matched = program.graph();
   fuse::fuse(matched, {}, true);
   std::map<std::string, int64_t> out;
   for (const ir::Group& group : matched.groups) {
     if (group.rule == UINT16_MAX) continue;
-    const std::string label = fuse::group_label(matched, group);
-    if (std::ranges::find(taken, group) == taken.end() || !kernels.contains(label)) ++out[label];
+    if (std::ranges::find(run, group) == run.end()) ++out[fuse::group_label(matched, group)];
   }
   return out;
 }

@@ -23,6 +23,7 @@ constexpr auto kTensorKernels = std::to_array<KernelRow>({{"gemm_", &DeviceLimit
                                                           {"columns_", &DeviceLimits::f16_ops_per_second},
                                                           {"attention_prefill", &DeviceLimits::f16_ops_per_second},
                                                           {"attention_decode", &DeviceLimits::f16_ops_per_second},
+                                                          {"kv_write+attention", &DeviceLimits::f16_ops_per_second},
                                                           {"matvec_f", &DeviceLimits::f32_ops_per_second},
                                                           {"matvec_bf", &DeviceLimits::f32_ops_per_second},
                                                           {"matvec_", &DeviceLimits::int8_ops_per_second}});

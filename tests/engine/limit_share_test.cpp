@@ -37,6 +37,8 @@ TEST(LimitShare, IsOfTheKernelsArithmetic) {
       {"gemm_f32", kGpu, "f16", 2000.0 / 32000},
       {"columns_q4_k", kGpu, "f16", 0.0625},
       {"attention_prefill", kGpu, "f16", 0.0625},
+      {"kv_write+attention_decode", kGpu, "f16", 0.0625},
+      {"kv_write", kGpu, "f32", 2},
       {"matvec_nvfp4", kGpu, "int8", 0.5},
       {"matvec_bf16", kGpu, "f32", 2},
       {"rms_norm", kGpu, "f32", 2},

@@ -188,6 +188,7 @@ Ref Lowering::pack(ir::ValueId x, ActivationKind kind) {
 void Lowering::describe(Step& step, std::string_view kernel, std::string_view note) const {
   StepReport& report = step.report;
   report.label = fuse::group_label(graph, *group_);
+  report.groups = {static_cast<size_t>(group_ - graph.groups.data())};
   report.kernel = kernel;
   report.note = note;
   const std::vector<ir::NodeId> nodes = fuse::member_nodes(graph, *group_);

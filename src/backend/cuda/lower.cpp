@@ -241,7 +241,10 @@ std::string labels_of(const ir::Graph& graph, std::span<const ir::Group* const> 
 
 StepReport Lowering::describe(std::string_view kernel, std::string_view note) const {
   StepReport report{.label = labels_of(graph, groups_), .kernel = std::string(kernel), .note = std::string(note)};
-  for (const ir::Group* group : groups_) lowering::add_costs(graph, plan_, *group, report);
+  for (const ir::Group* group : groups_) {
+    report.groups.push_back(static_cast<size_t>(group - graph.groups.data()));
+    lowering::add_costs(graph, plan_, *group, report);
+  }
   const ir::NodeId first = fuse::member_nodes(graph, *groups_.front()).front(),
                    last = fuse::member_nodes(graph, *groups_.back()).back();
   report.what = graph.node(first).name;

@@ -109,12 +109,14 @@ void SplitProgram::set_profiling(bool on) {
 
 std::vector<StepReport> SplitProgram::steps() const {
   std::vector<StepReport> out;
+  size_t n_groups = 0;  // of the pieces before: unite() has put the groups one behind the other
   for (size_t p = 0; p < pieces_.size(); ++p) {
     const Piece& piece = pieces_[p];
     std::vector<StepReport> steps = piece.program->steps();
     double inside = 0;
     for (StepReport& step : steps) {
       inside += step.seconds;
+      for (size_t& group : step.groups) group += n_groups;
       step.note = "on the " + piece.device + (step.note.empty() ? "" : "; " + step.note);
     }
     const double seconds = n_profiled_ > 0 ? seconds_[p] / static_cast<double>(n_profiled_) : 0;
@@ -128,6 +130,7 @@ std::vector<StepReport> SplitProgram::steps() const {
                    .seconds = std::max(0.0, seconds - inside),
                    .n_runs = n_profiled_});
     std::ranges::move(steps, std::back_inserter(out));
+    n_groups += piece.program->graph().groups.size();
   }
   return out;
 }

@@ -1,5 +1,6 @@
 // The caches of several children behave like one.
 #include "backend/split/split_helpers.h"
+#include "fuse/rules.h"
 
 namespace tokamak::split {
 namespace {
@@ -89,7 +90,16 @@ TEST(SplitProgram, StepsNameTheirDevice) {
   }
   EXPECT_GT(n_experts, 0u);
   EXPECT_GT(n_boundary, model.hparams.layers.size()) << "in and out of the experts of every layer";
-  EXPECT_FALSE(program.graph().groups.empty());
+  const std::vector<ir::Group>& groups = program.graph().groups;
+  std::vector<int> n_steps(groups.size());
+  for (const StepReport& step : program.steps())
+    for (const size_t group : step.groups) {
+      ASSERT_LT(group, groups.size());
+      ++n_steps[group];
+      if (step.operations > 0) EXPECT_EQ(step.label, fuse::group_label(program.graph(), groups[group]));
+    }
+  for (size_t i = 0; i < groups.size(); ++i)
+    EXPECT_EQ(n_steps[i] > 0, !fuse::member_nodes(program.graph(), groups[i]).empty()) << i;
   for (const fuse::StatsRow& row : backend->fusion_stats().rows()) EXPECT_EQ(row.graph, program.graph().name);
 }
 
