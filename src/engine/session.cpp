@@ -171,6 +171,8 @@ Result<Program*> Session::program(int64_t n_tokens, int64_t n_outputs, int64_t n
 }
 
 Result<void> Session::reserve(int64_t n_outputs, int64_t n_seqs) try {
+  // Not the largest step alone: for few tokens backends cut the context into parts, up to a power of two of tokens.
+  for (int64_t n = 1; n < options_.n_batch; n *= 2) TRY(program(n, std::min(n_outputs, n), std::min(n_seqs, n)));
   TRY(program(options_.n_batch, std::min(n_outputs, options_.n_batch), n_seqs));
   TRY(program(options_.n_batch, options_.n_batch, n_seqs, OutputRows::hidden));
   const arch::Hparams& hp = model_->hparams();

@@ -70,6 +70,34 @@ TEST_P(LedgerTest, ASessionThatOnlyPlansTakesNoMemoryForTheCache) {
   EXPECT_GT(total(session->memory()), uint64_t{1} << 34);
 }
 
+// Caches of a long context and of many sequences: on a GPU what a step takes for them is not most in the largest one.
+TEST_P(LedgerTest, NoStepNeedsMoreThanWasReserved) {
+  for (const char* backend : {"cpu", "cuda"})
+    for (const int64_t n_ctx : {512, 65536}) {
+      auto model = Model::open(GetParam()());
+      ASSERT_TRUE(model);
+      auto made = Session::create(*model, {.backend = backend,
+                                           .n_threads = 2,
+                                           .n_ctx = n_ctx,
+                                           .n_kv = 2 * n_ctx,
+                                           .n_batch = 512,
+                                           .n_sequences = 8,
+                                           .split = {.max_bytes = uint64_t{64} << 30},
+                                           .only_plan = true});
+      if (!made && made.error().code == ErrorCode::unsupported) continue;  // a build without CUDA
+      ASSERT_TRUE(made) << made.error().message();
+      Session& session = **made;
+      ASSERT_TRUE(Service::ledger(session, {.n_parallel = 8, .max_scored_tokens = 16}));
+      const uint64_t reserved = total(session.memory());
+      for (int64_t n = 1; n <= 512; n += n < 70 ? 1 : 31) {
+        ASSERT_TRUE(session.program(n, std::min<int64_t>(n, 8), std::min<int64_t>(n, 8)));
+        const uint64_t now = total(session.memory());
+        EXPECT_EQ(now, reserved) << backend << ", context " << n_ctx << ", " << n << " tokens";
+        if (now != reserved) break;
+      }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, LedgerTest, testing::Values(write_llama, write_gemma, qwen3next, qwen35moe),
                          [](const auto& param) { return "model" + std::to_string(param.index); });
 
