@@ -5,7 +5,7 @@
 
 namespace tokamak::cuda {
 
-// `otherwise` where the driver does not say.
+// `otherwise` where the driver does not say. Without a GPU there is only planning, which takes it to be of 9.0.
 inline int device_attribute(cudaDeviceAttr attribute, int otherwise) {
   int device = 0, n = 0;
   if (cudaGetDevice(&device) != cudaSuccess) return otherwise;

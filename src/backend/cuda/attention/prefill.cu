@@ -87,7 +87,7 @@ const prefill::Kernel* find(std::span<const prefill::Kernel> kernels, int64_t dk
 }
 
 const prefill::Kernel* find(KvType type, int64_t dk, int64_t dv, bool wide) {
-  const int major = device_attribute(cudaDevAttrComputeCapabilityMajor, 0);
+  const int major = device_attribute(cudaDevAttrComputeCapabilityMajor, 9);
   if (type == KvType::f32 || major < 9) return nullptr;
   const bool is_f16 = type == KvType::f16;
   const prefill::Kernel* kernel = nullptr;

@@ -49,7 +49,7 @@ GemmParams params_of(const GemmArgs& args) {
 }  // namespace
 
 bool has_gemm_device() {
-  return device_attribute(cudaDevAttrComputeCapabilityMajor, 0) == 9 &&
+  return device_attribute(cudaDevAttrComputeCapabilityMajor, 9) == 9 &&
          device_attribute(cudaDevAttrComputeCapabilityMinor, 0) == 0;
 }
 bool has_gemm(DType dtype) { return find_kernel(dtype) != nullptr; }
