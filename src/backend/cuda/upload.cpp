@@ -14,12 +14,10 @@ constexpr uint64_t kSlotBytes = uint64_t{64} << 20;
 
 Result<std::unique_ptr<Uploader>> Uploader::create(Device& device, std::byte* to, uint64_t n_bytes) {
   std::unique_ptr<Uploader> out(new Uploader(device, to));
-  out->slot_bytes_ = std::min(n_bytes, kSlotBytes);
   TRY(device.use());
-  for (Slot& slot : out->slots_) {
-    slot.memory = TRY(PinnedBuffer::allocate(out->slot_bytes_));
+  TRY(out->reserve(std::min(n_bytes, kSlotBytes)));
+  for (Slot& slot : out->slots_)
     TRY(check_cuda(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming), "making an event"));
-  }
   out->pool_ = TRY(ThreadPool::create(usable_cpus()));
   return out;
 }
@@ -31,8 +29,21 @@ Uploader::~Uploader() {
     if (slot.copied) device_.note(cudaEventDestroy(slot.copied));
 }
 
+// Slots of so many bytes; nothing travels from them now.
+Result<void> Uploader::reserve(uint64_t n_bytes) {
+  for (Slot& slot : slots_) {
+    slot.memory = {};
+    slot.memory = TRY(PinnedBuffer::allocate(n_bytes));
+  }
+  slot_bytes_ = n_bytes;
+  return {};
+}
+
 Result<void> Uploader::add(ImagePiece piece) {
-  CHECK(piece.n_bytes <= slot_bytes_, piece.n_bytes);
+  if (piece.n_bytes > slot_bytes_) {  // rows without end: a file may have them
+    TRY(finish());
+    TRY(reserve(piece.n_bytes));
+  }
   CHECK(pieces_.empty() || piece.offset >= pieces_.back().offset + pieces_.back().n_bytes, piece.offset);
   if (!pieces_.empty() && piece.offset + piece.n_bytes - pieces_.front().offset > slot_bytes_) TRY(flush());
   pieces_.push_back(std::move(piece));

@@ -20,7 +20,7 @@ class Uploader {
   Uploader& operator=(const Uploader&) = delete;
 
   // In ascending order of offsets; bytes between two pieces become zero. Made when many have come together.
-  // Errors: device_failed.
+  // Errors: device_failed, out_of_memory (of the host, for a piece that is larger than all before).
   Result<void> add(ImagePiece piece);
   // After this everything added was made: the sources are no longer read. Errors: device_failed.
   Result<void> flush();
@@ -35,6 +35,7 @@ class Uploader {
     cudaEvent_t copied = nullptr;
   };
   Uploader(Device& device, std::byte* to) : device_(device), to_(to) {}
+  Result<void> reserve(uint64_t n_bytes);
   void make(std::byte* out);
 
   Device& device_;
