@@ -20,6 +20,12 @@ Error no_device(std::string what, std::string hint) {
   return Error{.code = ErrorCode::device_failed, .what = std::move(what), .where = "CUDA", .hint = std::move(hint)};
 }
 
+// Whether this answer to a question about a kernel means that there is none for the GPU.
+bool lacks_code(cudaError_t status) {
+  return status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction ||
+         status == cudaErrorInvalidKernelImage;
+}
+
 // Why there is no list of devices.
 Error probe_error(cudaError_t status) {
   int driver = 0, runtime = 0;
@@ -94,13 +100,15 @@ Result<PinnedBuffer> PinnedBuffer::allocate(uint64_t n_bytes, bool only_plan) {
   if (only_plan) out.n_bytes_ = n_bytes;
   if (n_bytes == 0 || only_plan) return out;
   void* data = nullptr;
-  if (cudaMallocHost(&data, n_bytes) != cudaSuccess) {
+  const cudaError_t status = cudaMallocHost(&data, n_bytes);
+  if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     return Error{.code = ErrorCode::out_of_memory,
                  .what = fmt::format("cannot pin {:.1f} MiB of the host's memory", static_cast<double>(n_bytes) / kMiB),
                  .where = "CUDA",
-                 .hint = "lower --batch or the context"};
+                 .hint = "end other programs, or lower --batch or --ctx-size"};
   }
+  TRY(check_cuda(status, "pinning memory of the host"));
   out.data_ = static_cast<std::byte*>(data);
   out.n_bytes_ = n_bytes;
   return out;
@@ -109,9 +117,22 @@ Result<PinnedBuffer> PinnedBuffer::allocate(uint64_t n_bytes, bool only_plan) {
 Result<std::unique_ptr<Device>> Device::open(int index, bool only_plan) {
   std::unique_ptr<Device> device(new Device);
   device->index_ = index;
-  TRY(device->use());
+  const cudaError_t chosen = cudaSetDevice(index);
+  if (chosen == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return Error{.code = ErrorCode::out_of_memory,
+                 .what = "other programs have left no memory to start with",
+                 .where = fmt::format("GPU {}", index),
+                 .hint =
+                     "end some (nvidia-smi lists them), name another GPU in CUDA_VISIBLE_DEVICES, or use "
+                     "--backend cpu"};
+  }
+  TRY(check_cuda(chosen, "choosing the GPU"));
   TRY(check_cuda(cudaGetDeviceProperties(&device->properties_, index), "reading the properties of the GPU"));
-  if (check_kernel_image() != cudaSuccess) {
+  const cudaError_t image = check_kernel_image();
+  if (!lacks_code(image)) {
+    TRY(check_cuda(image, "loading kernels"));
+  } else {
     cudaGetLastError();
     return no_device(fmt::format("this build has no code for {} (compute capability {}.{})", device->properties_.name,
                                  device->properties_.major, device->properties_.minor),

@@ -62,7 +62,7 @@ class PinnedBuffer {
     return *this;
   }
   ~PinnedBuffer();
-  // only_plan: without memory behind it. Errors: out_of_memory.
+  // only_plan: without memory behind it. Errors: out_of_memory, device_failed.
   static Result<PinnedBuffer> allocate(uint64_t n_bytes, bool only_plan = false);
 
   std::byte* data() const { return data_; }
@@ -78,7 +78,7 @@ class PinnedBuffer {
 class Device {
  public:
   // only_plan: memory is counted against what is free now, not taken, and nothing can be run.
-  // Errors: device_failed (not usable by this build, or no stream).
+  // Errors: device_failed (not usable by this build, or no stream), out_of_memory (none is left for its driver).
   static Result<std::unique_ptr<Device>> open(int index, bool only_plan = false);
   // To plan for a GPU that is not here, with so much memory.
   static std::unique_ptr<Device> imagine(uint64_t n_bytes);
@@ -99,10 +99,12 @@ class Device {
   }
   // Zeroed memory, 256-byte aligned; n_bytes may be 0. Errors: out_of_memory, saying what is in use and by what.
   Result<DeviceBuffer> allocate(std::string what, uint64_t n_bytes);
-  // Memory of the host beside it. Errors: out_of_memory.
+  // Memory of the host beside it. Errors: out_of_memory, device_failed.
   Result<PinnedBuffer> allocate_pinned(uint64_t n_bytes) const;
   // What allocate() can still take; 0 when the driver does not say.
   uint64_t free_bytes() const;
+  // Counts n_bytes more (negative: less) that the driver holds for `what` by itself.
+  void count(std::string_view what, int64_t n_bytes) { ledger_[std::string(what)] += static_cast<uint64_t>(n_bytes); }
   // Waits for the stream. Errors: device_failed; then the device is lost.
   Result<void> finish(std::string_view doing);
   // For work that cannot return an error: kept, and returned by the next finish().

@@ -81,6 +81,7 @@ std::vector<MemoryUse> CudaKv::memory() const {
   if (states_.size() > 0)
     out.push_back({.what = "recurrent states on the GPU", .n_bytes = states_.size(), .device = "GPU"});
   out.push_back({.what = "activations on the GPU", .n_bytes = workspace_.device_bytes(), .device = "GPU"});
+  out.push_back({.what = "captured graphs on the GPU", .n_bytes = workspace_.graph_bytes(), .device = "GPU"});
   out.push_back({.what = "inputs and outputs of steps, pinned", .n_bytes = workspace_.host_bytes()});
   return out;
 }

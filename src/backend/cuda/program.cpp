@@ -1,13 +1,17 @@
 #include "backend/cuda/program.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "backend/cuda/profile.h"
 #include "backend/cuda/sampling/top_logits.h"
 #include "base/check.h"
+#include "base/log.h"
 #include "base/round_up.h"
 
 namespace tokamak::cuda {
@@ -109,8 +113,13 @@ int64_t InputLayout::fill(const StepInputs& inputs, std::byte* out) const {
 }
 
 CudaProgram::~CudaProgram() {
-  for (auto& [chunks, captured] : captured_)
-    if (captured.graph) kv_.device().note(cudaGraphExecDestroy(captured.graph));
+  for (auto& [chunks, captured] : captured_) drop(captured);
+}
+
+void CudaProgram::drop(Captured& captured) {
+  if (!captured.graph) return;
+  kv_.device().note(cudaGraphExecDestroy(std::exchange(captured.graph, nullptr)));
+  kv_.workspace().count_graph(-std::exchange(captured.n_bytes, 0));
 }
 
 Result<void> CudaProgram::set_steps(std::vector<Step> steps, std::vector<OutputCopy> outputs,
@@ -165,21 +174,37 @@ Result<void> CudaProgram::launch_steps(const RunContext& context, bool with_top)
   return {};
 }
 
-Result<void> CudaProgram::capture(Captured& captured, const RunContext& context, bool with_top) const {
-  if (captured.graph) TRY(check_cuda(cudaGraphExecDestroy(captured.graph), "freeing a graph"));
-  captured.graph = nullptr;
+Result<void> CudaProgram::capture(Captured& captured, const RunContext& context, bool with_top) {
+  drop(captured);
+  captured.epoch = kv_.workspace().epoch();
   TRY(check_cuda(cudaStreamBeginCapture(context.stream, cudaStreamCaptureModeThreadLocal), "capturing a graph"));
-  auto launched = launch_steps(context, with_top);
+  const auto launched = launch_steps(context, with_top);
   cudaGraph_t graph = nullptr;
   const cudaError_t ended = cudaStreamEndCapture(context.stream, &graph);
-  if (!launched && graph) kv_.device().note(cudaGraphDestroy(graph));
-  if (!launched) return launched;
-  TRY(check_cuda(ended, "capturing a graph"));
-  const cudaError_t made = cudaGraphInstantiate(&captured.graph, graph, 0);
-  kv_.device().note(cudaGraphDestroy(graph));
-  TRY(check_cuda(made, "instantiating a graph"));
-  TRY(check_cuda(cudaGraphUpload(captured.graph, context.stream), "uploading a graph"));
-  captured.epoch = kv_.workspace().epoch();
+  auto made = !launched ? launched : check_cuda(ended, "capturing a graph");
+  if (made) made = instantiate(captured, graph);
+  if (graph) kv_.device().note(cudaGraphDestroy(graph));
+  return made;
+}
+
+// Where the driver has no memory left for it, launches are made one by one as before.
+Result<void> CudaProgram::instantiate(Captured& captured, cudaGraph_t graph) {
+  Device& device = kv_.device();
+  const uint64_t n_free = device.free_bytes();
+  cudaError_t status = cudaGraphInstantiate(&captured.graph, graph, 0);
+  if (status != cudaSuccess) captured.graph = nullptr;
+  if (captured.graph) status = cudaGraphUpload(captured.graph, device.stream());
+  if (status == cudaSuccess) {
+    captured.n_bytes = static_cast<int64_t>(n_free - std::min(n_free, device.free_bytes()));
+    kv_.workspace().count_graph(captured.n_bytes);
+    return {};
+  }
+  drop(captured);
+  if (status != cudaErrorMemoryAllocation) return check_cuda(status, "instantiating a graph");
+  cudaGetLastError();
+  log_line(LogLevel::warning, fmt::format("{}: no GPU memory is left for a graph of its launches, so every run makes "
+                                          "them one by one (keep more layers on the CPU with --n-gpu-layers)",
+                                          graph_.name));
   return {};
 }
 
@@ -188,6 +213,7 @@ Result<RunContext> CudaProgram::start(const StepInputs& inputs, bool with_top, T
   Device& device = kv_.device();
   Workspace& workspace = kv_.workspace();
   TRY(device.use());
+  if (std::exchange(workspace.is_busy, true)) TRY(device.finish(graph_.name));
   int64_t n_pages = 0;
   for (const SequencePages& sequence : inputs.sequences) n_pages += static_cast<int64_t>(sequence.pages.size());
   const uint64_t input_bytes = inputs_.bytes_for(n_pages);
@@ -212,7 +238,7 @@ Result<RunContext> CudaProgram::start(const StepInputs& inputs, bool with_top, T
     TRY(check_cuda(cudaGraphLaunch(captured.graph, context.stream), "launching a graph"));
   } else {
     TRY(launch_steps(context, with_top));
-    if (captured.has_run) timing.to_capture = &captured;
+    if (captured.has_run && captured.epoch != workspace.epoch()) timing.to_capture = &captured;
     captured.has_run = true;
   }
   return context;
@@ -228,10 +254,12 @@ Result<void> CudaProgram::fetch(const RunContext& context, const Address& from, 
 
 Result<void> CudaProgram::finish(const RunContext& context, bool with_top, Timing& timing) {
   timing.queued = Clock::now();
-  if (timing.to_capture) TRY(capture(*timing.to_capture, context, with_top));  // while the device works
+  Result<void> captured;
+  if (timing.to_capture) captured = capture(*timing.to_capture, context, with_top);  // while the device works
   TRY(kv_.device().finish(graph_.name));
+  kv_.workspace().is_busy = false;
   timing.finished = Clock::now();
-  return {};
+  return captured;
 }
 
 void CudaProgram::note_end(const Timing& timing) {

@@ -97,9 +97,10 @@ class CudaProgram : public Program {
   RunTimes run_times() const override;
 
  private:
-  struct Captured {  // the launches for one number of key chunks
-    cudaGraphExec_t graph = nullptr;
-    uint64_t epoch = 0;
+  struct Captured {                   // the launches for one number of key chunks
+    cudaGraphExec_t graph = nullptr;  // null: its launches are made one by one
+    uint64_t epoch = 0;               // of the workspace, when this was last tried
+    int64_t n_bytes = 0;              // that the driver has taken for it
     bool has_run = false;
   };
   struct Timing {
@@ -118,7 +119,9 @@ class CudaProgram : public Program {
   Result<void> fetch(const RunContext& context, const Address& from, uint64_t first, uint64_t host_offset,
                      uint64_t n_bytes);
   Result<void> launch_steps(const RunContext& context, bool with_top) const;
-  Result<void> capture(Captured& captured, const RunContext& context, bool with_top) const;
+  Result<void> capture(Captured& captured, const RunContext& context, bool with_top);
+  Result<void> instantiate(Captured& captured, cudaGraph_t graph);
+  void drop(Captured& captured);
 
   ir::Graph graph_;
   InputLayout inputs_;

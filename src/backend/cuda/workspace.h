@@ -21,13 +21,20 @@ class Workspace {
   std::byte* host_outputs() const { return host_outputs_.data(); }
   uint64_t input_bytes() const { return inputs_.size(); }
   uint64_t device_bytes() const { return arena_.size() + inputs_.size(); }
+  // Of captured graphs, by what the driver has taken.
+  uint64_t graph_bytes() const { return graph_bytes_; }
+  void count_graph(int64_t n_bytes);
   uint64_t host_bytes() const { return host_inputs_.size() + host_outputs_.size(); }
+
+  // From the first work of a run until its end was waited for: a run that failed in the middle leaves it set, and the
+  // next one waits before it touches what lies here.
+  bool is_busy = false;
 
  private:
   Device& device_;
   DeviceBuffer arena_, inputs_;
   PinnedBuffer host_inputs_, host_outputs_;
-  uint64_t epoch_ = 0;
+  uint64_t epoch_ = 0, graph_bytes_ = 0;
 };
 
 }  // namespace tokamak::cuda

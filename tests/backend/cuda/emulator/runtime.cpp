@@ -13,6 +13,7 @@
 
 #include "backend/cuda/emulator/block.h"
 #include "backend/cuda/emulator/copy.h"
+#include "backend/cuda/emulator/faults.h"
 #include "backend/cuda/emulator/launch.h"
 
 struct CUstream_st {
@@ -25,6 +26,7 @@ struct CUgraph_st {
 struct CUgraphExec_st {
   std::vector<std::function<cudaError_t()>> nodes;
 };
+struct CUevent_st {};
 
 namespace tokamak::cuda::emulator {
 namespace {
@@ -32,6 +34,7 @@ namespace {
 constexpr size_t kPage = 4096, kAlign = 16;
 constexpr size_t kSharedUnasked = 48 * 1024;
 constexpr int kMultiprocessors = 3;  // few: kernels that go over their work in rounds do so
+constexpr size_t kMemory = size_t{4} << 30, kNodeBytes = 1024;
 
 struct Allocation {
   std::byte* mapped;
@@ -39,7 +42,31 @@ struct Allocation {
 };
 std::map<void*, Allocation> allocations;
 std::map<const void*, int> shared_limits;
-cudaError_t lost = cudaSuccess;  // after a kernel that failed
+cudaError_t lost = cudaSuccess;      // after a kernel that failed
+int64_t alive = 0, nodes_alive = 0;  // nodes: of graphs that can be launched
+Fault fault;
+int64_t until_fault = -1;  // -1: none is ordered
+
+// What a call answers that can fail.
+cudaError_t answer(Calls kind = Calls::all) {
+  if (lost != cudaSuccess || until_fault < 0 || (fault.calls == Calls::taking_memory && kind == Calls::all))
+    return lost;
+  if (until_fault-- > 0) return cudaSuccess;
+  if (fault.stays) lost = fault.error;
+  return fault.error;
+}
+template <class T, class... Args>
+cudaError_t make(T** object, Args&&... args) {
+  ++alive;
+  *object = new T{std::forward<Args>(args)...};
+  return cudaSuccess;
+}
+template <class T>
+cudaError_t destroy(T* object) {
+  --alive;
+  delete object;
+  return answer();
+}
 
 cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> work) {
   if (stream == nullptr || !stream->captures) return work();
@@ -104,6 +131,18 @@ cudaError_t run_both(const Grid& grid) {
 }
 }  // namespace
 
+void order(const Fault& ordered) {
+  fault = ordered;
+  until_fault = ordered.n_before;
+}
+bool mend() {
+  const bool came = until_fault < 0;
+  lost = cudaSuccess;
+  until_fault = -1;
+  return came;
+}
+int64_t n_alive() { return alive; }
+
 cudaError_t set_attribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || static_cast<size_t>(value) > kMostShared)
     return cudaErrorInvalidValue;
@@ -112,7 +151,7 @@ cudaError_t set_attribute(const void* kernel, cudaFuncAttribute attribute, int v
 }
 
 cudaError_t launch_grid(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread) {
-  if (lost != cudaSuccess) return lost;
+  if (const cudaError_t error = answer(); error != cudaSuccess) return error;
   const dim3 g = config.gridDim, b = config.blockDim;
   const auto limit = shared_limits.find(kernel);
   const size_t most = limit == shared_limits.end() ? kSharedUnasked : static_cast<size_t>(limit->second);
@@ -130,6 +169,7 @@ using namespace tokamak::cuda::emulator;
 
 // --- memory. What is allocated is all 0xFF and ends at a page that cannot be accessed.
 cudaError_t cudaMalloc(void** p, size_t n_bytes) {
+  if (const cudaError_t error = answer(Calls::taking_memory); error != cudaSuccess) return error;
   if (n_bytes == 0) return *p = nullptr, cudaSuccess;
   const size_t room = (n_bytes + kAlign - 1) / kAlign * kAlign, mapped = (room + kPage - 1) / kPage * kPage;
   void* memory =
@@ -140,6 +180,7 @@ cudaError_t cudaMalloc(void** p, size_t n_bytes) {
   *p = bytes + mapped - room;
   std::memset(*p, 0xFF, room);
   allocations[*p] = {bytes, mapped + kPage, n_bytes};
+  ++alive;
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* p) {
@@ -147,23 +188,29 @@ cudaError_t cudaFree(void* p) {
   if (found == allocations.end()) return p ? cudaErrorInvalidValue : cudaSuccess;
   munmap(found->second.mapped, found->second.mapped_bytes);
   allocations.erase(found);
-  return cudaSuccess;
+  --alive;
+  return answer();
 }
 cudaError_t cudaMallocHost(void** p, size_t n_bytes) {
+  if (const cudaError_t error = answer(Calls::taking_memory); error != cudaSuccess) return error;
   *p = std::aligned_alloc(kPage, (n_bytes + kPage) / kPage * kPage);
+  alive += *p != nullptr;
   return *p ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFreeHost(void* p) {
+  alive -= p != nullptr;
   std::free(p);
-  return cudaSuccess;
+  return answer();
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t n_bytes, cudaMemcpyKind) {
-  if (lost == cudaSuccess && n_bytes > 0) std::memcpy(to, from, n_bytes);
-  return lost;
+  const cudaError_t error = answer();
+  if (error == cudaSuccess && n_bytes > 0) std::memcpy(to, from, n_bytes);
+  return error;
 }
 cudaError_t cudaMemset(void* to, int value, size_t n_bytes) {
-  if (lost == cudaSuccess) std::memset(to, value, n_bytes);
-  return lost;
+  const cudaError_t error = answer();
+  if (error == cudaSuccess) std::memset(to, value, n_bytes);
+  return error;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n_bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   return enqueue(stream, [=] { return cudaMemcpy(to, from, n_bytes, kind); });
@@ -172,48 +219,64 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t n_bytes, cudaStream_t st
   return enqueue(stream, [=] { return cudaMemset(to, value, n_bytes); });
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  *free = *total = size_t{4} << 30;
-  return cudaSuccess;
+  size_t n_taken = static_cast<size_t>(nodes_alive) * kNodeBytes;
+  for (const auto& [p, a] : allocations) n_taken += a.n_bytes;
+  *total = kMemory;
+  *free = kMemory - std::min(n_taken, kMemory);
+  return answer();
 }
 
 // --- streams, events, graphs.
-cudaError_t cudaStreamCreate(cudaStream_t* stream) { return *stream = new CUstream_st, cudaSuccess; }
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  const cudaError_t error = answer();
+  return error == cudaSuccess ? make(stream) : error;
+}
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete stream, cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return lost; }
-cudaError_t cudaStreamQuery(cudaStream_t) { return lost; }
-cudaError_t cudaDeviceSynchronize() { return lost; }
+cudaError_t cudaStreamDestroy(cudaStream_t stream) { return destroy(stream); }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return answer(); }
+cudaError_t cudaStreamQuery(cudaStream_t) { return answer(); }
+cudaError_t cudaDeviceSynchronize() { return answer(); }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  stream->captures = true;
-  return cudaSuccess;
+  const cudaError_t error = answer();
+  stream->captures = error == cudaSuccess;
+  return error;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  *graph = new CUgraph_st{std::move(stream->kept)};
+  make(graph, std::move(stream->kept));
   stream->kept.clear();
   stream->captures = false;
-  return cudaSuccess;
+  return answer();
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  *exec = new CUgraphExec_st{graph->nodes};
-  return cudaSuccess;
+  if (const cudaError_t error = answer(Calls::taking_memory); error != cudaSuccess) return error;
+  nodes_alive += static_cast<int64_t>(graph->nodes.size());
+  return make(exec, graph->nodes);
 }
-cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return lost; }
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return answer(Calls::taking_memory); }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  const cudaError_t error = answer();
+  if (error != cudaSuccess) return error;
   return enqueue(stream, [nodes = exec->nodes] { return run_all(nodes); });
 }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return delete exec, cudaSuccess; }
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }
-cudaError_t cudaEventCreate(cudaEvent_t* event) { return *event = nullptr, cudaSuccess; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  nodes_alive -= static_cast<int64_t>(exec->nodes.size());
+  return destroy(exec);
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return destroy(graph); }
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  const cudaError_t error = answer();
+  return error == cudaSuccess ? make(event) : error;
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
-cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return lost; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return lost; }
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { return *ms = 0.0f, cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return destroy(event); }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return answer(); }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return answer(); }
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { return *ms = 0.0f, answer(); }
 
 // --- the device.
-cudaError_t cudaGetDeviceCount(int* n) { return *n = 1, cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int* n) { return *n = 1, answer(); }
 cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) { return device == 0 ? answer() : cudaErrorInvalidDevice; }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
@@ -237,9 +300,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::strcpy(properties->name, "emulator");
   properties->major = 9;
   properties->multiProcessorCount = kMultiprocessors;
-  properties->totalGlobalMem = size_t{4} << 30;
+  properties->totalGlobalMem = kMemory;
   properties->sharedMemPerBlockOptin = kMostShared;
-  return cudaSuccess;
+  return answer();
 }
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** found, unsigned, unsigned long long,
                                              cudaDriverEntryPointQueryResult* result) {
