@@ -80,9 +80,11 @@ class KvCache {
   virtual uint64_t page_bytes() const = 0;
   virtual void copy_page(int64_t from, int64_t to) = 0;
   // A page as page_bytes() bytes in the backend's own layout: means the same in any page of a cache with the same
-  // config() of the same backend. Not while a program runs.
+  // config() and page_layout() of the same backend. Not while a program runs.
   virtual void read_page(int64_t page, std::span<std::byte> out) const = 0;
   virtual void write_page(int64_t page, std::span<const std::byte> in) = 0;
+  // For backends that do not lay out all pages alike: "4 layers CPU, 28 layers GPU".
+  virtual std::string page_layout() const { return {}; }
 };
 
 inline int64_t state_row_floats(const KvConfig& config) {

@@ -87,6 +87,7 @@ class Session {
   KvPages& pages() { return pages_; }
   const KvPages& pages() const { return pages_; }
   uint64_t page_bytes() const { return kv_->page_bytes(); }
+  std::string page_layout() const { return kv_->page_layout(); }
   // Keys and values of a page: see KvCache.
   void read_page(int32_t page, std::span<std::byte> out) const { kv_->read_page(page, out); }
   void write_page(int32_t page, std::span<const std::byte> in) { kv_->write_page(page, in); }

@@ -23,7 +23,8 @@ Error crowded() {
 // The client knows the file by the request's field, not by its path.
 template <class T>
 Result<T> of_field(Result<T> result) {
-  if (!result && result.error().code != ErrorCode::shutting_down) result.error().where = "filename";
+  if (!result && result.error().code != ErrorCode::shutting_down && result.error().code != ErrorCode::device_failed)
+    result.error().where = "filename";
   return result;
 }
 Error wrong_file(std::string what) {
@@ -34,8 +35,9 @@ Error wrong_file(std::string what) {
 // Everything that the bytes of a page depend on, beside the model.
 std::string layout_of(const Session& session) {
   const SessionOptions& o = session.options();
-  return fmt::format("backend {}, cache type {}, page size {}, activations {}", o.backend, dtype_name(o.kv_type),
-                     o.page_size, o.activations);
+  const std::string layers = session.page_layout();
+  return fmt::format("backend {}{}, cache type {}, page size {}, activations {}", o.backend,
+                     layers.empty() ? "" : " (" + layers + ")", dtype_name(o.kv_type), o.page_size, o.activations);
 }
 
 size_t pages_per_piece(uint64_t page_bytes) {
@@ -90,6 +92,14 @@ Result<void> SlotStore::check_slot(int64_t slot) const {
 uint64_t SlotStore::fingerprint() {
   if (!fingerprint_) fingerprint_ = model_fingerprint(service_.model());
   return *fingerprint_;
+}
+
+// Whether what was read out of the cache, or written to it, is what it should be.
+Result<void> SlotStore::check_device() {
+  std::optional<Error> lost;
+  TRY(service_.between_steps([&](ServiceEngine& engine) { lost = engine.session().backend().lost(); }));
+  if (lost) return *std::move(lost);
+  return {};
 }
 
 // --- save ---
@@ -149,6 +159,7 @@ Result<std::optional<SlotReport>> SlotStore::try_save(const std::filesystem::pat
     if (!is_there) return std::optional<SlotReport>();
     TRY(file.write(std::as_bytes(std::span(state))));
   }
+  TRY(check_device());
   return std::optional(SlotReport{.n_tokens = n_tokens, .n_bytes = TRY(file.commit())});
 }
 
@@ -277,6 +288,7 @@ Result<SlotReport> SlotStore::restore(int64_t slot, std::string_view filename, c
   TRY(check_fits(file.head(), tenant));
   TRY(restore_pages(file));
   TRY(restore_states(file));
+  TRY(check_device());
   const SlotHead& head = file.head();
   TRY(service_.between_steps([&](ServiceEngine& engine) {
     engine.slots()[static_cast<size_t>(slot)] = {.key = {.adapter = head.adapter, .tenant = head.tenant},

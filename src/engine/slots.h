@@ -25,7 +25,7 @@ struct SlotReport {
 };
 
 // All functions block, one at a time; not from a sink. Errors of all: bad_argument (the slot's number, a name that is
-// no plain one), shutting_down.
+// no plain one), shutting_down, device_failed (it is lost).
 class SlotStore {
  public:
   static constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
@@ -52,6 +52,7 @@ class SlotStore {
   Result<void> restore_pages(const SlotFileReader& file);
   Result<void> restore_states(const SlotFileReader& file);
   uint64_t fingerprint();
+  Result<void> check_device();
 
   Service& service_;
   const std::filesystem::path folder_;

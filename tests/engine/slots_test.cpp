@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/service_engine.h"
+#include "engine/wrapped_backend.h"
 #include "support/tiny_model.h"
 
 namespace tokamak {
@@ -266,6 +267,24 @@ TEST_P(SlotsTest, UnderLoad) {
     engine.cache().clear();
     EXPECT_EQ(engine.session().pages().n_free_pages(), 512 / 16) << "a page is lost";
   }));
+}
+
+// What a device that is lost answers is no cache: the file of before stays.
+TEST_P(SlotsTest, ALostDeviceSavesAndRestoresNothing) {
+  test::DeviceScript script;
+  session_.wrap_backend = test::wrap_with(script);
+  open();
+  ask(random_tokens(100, n_vocab_, 1));
+  const auto saved = store_->save(0, "talk.slot", "");
+  ASSERT_TRUE(saved) << saved.error().message();
+  const auto written = fs::last_write_time(folder_ / "talk.slot");
+  script.stays_lost = true;
+  script.fails_after = 0;
+  expect_error(store_->save(0, "talk.slot", ""), ErrorCode::device_failed, "the device is lost for good");
+  expect_error(store_->restore(1, "talk.slot", ""), ErrorCode::device_failed, "the device is lost for good");
+  EXPECT_EQ(fs::last_write_time(folder_ / "talk.slot"), written);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1) << "no part of a file";
+  TearDown();  // before the script
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ class CudaKv : public KvCache {
   void copy_page(int64_t from, int64_t to) override;
   void read_page(int64_t page, std::span<std::byte> out) const override;
   void write_page(int64_t page, std::span<const std::byte> in) override;
+  std::string page_layout() const override { return "GPU"; }
 
   std::byte* keys(int32_t layer_idx) const { return planes_[2 * static_cast<size_t>(layer_idx)].data; }
   std::byte* values(int32_t layer_idx) const { return planes_[2 * static_cast<size_t>(layer_idx) + 1].data; }

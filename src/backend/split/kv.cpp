@@ -111,6 +111,16 @@ void SplitKv::write_page(int64_t page, std::span<const std::byte> in) {
   }
 }
 
+std::string SplitKv::page_layout() const {
+  std::string out;
+  for (size_t layer = 0, n = 0; layer < state_children_.size(); layer += n) {
+    const size_t child = state_children_[layer];
+    for (n = 1; layer + n < state_children_.size() && state_children_[layer + n] == child;) ++n;
+    out += fmt::format("{}{} layers {}", out.empty() ? "" : ", ", n, devices_[child]);
+  }
+  return out;
+}
+
 Result<void> SplitKv::reserve_boundary(uint64_t n_bytes) {
   if (n_bytes > boundary_.size()) boundary_ = TRY(Buffer::allocate(n_bytes));
   return {};

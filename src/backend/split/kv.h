@@ -25,6 +25,7 @@ class SplitKv : public KvCache {
   // The children's pages one behind the other.
   void read_page(int64_t page, std::span<std::byte> out) const override;
   void write_page(int64_t page, std::span<const std::byte> in) override;
+  std::string page_layout() const override;
 
   KvCache& child(size_t child_idx) { return *parts_[child_idx]; }
   // Grows the host memory that all programs pass values through, one program at a time; they keep offsets.

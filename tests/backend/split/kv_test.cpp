@@ -72,6 +72,17 @@ TEST_P(SplitCache, MemoryNamesTheDevice) {
   }
 }
 
+TEST(SplitPages, ALayoutOfPagesIsThatOfAPlacement) {
+  const TestModel model = TestModel::of(*arch::find_dummy("llama", false));
+  const auto layout = [&](PlacementOptions placement) {
+    const auto backend = test_split(test_cpu(), {.placement = placement});
+    return Runner(model, *backend).kv().page_layout();
+  };
+  EXPECT_EQ(layout({.n_gpu_layers = 1}), "1 layers CPU, 1 layers GPU");
+  EXPECT_EQ(layout({.n_gpu_layers = 1}), layout({.n_gpu_layers = 1}));
+  EXPECT_EQ(layout({}), "") << "all on one of them, which lays out pages in one way";
+}
+
 INSTANTIATE_TEST_SUITE_P(Archs, SplitCache, testing::Values("llama", "qwen35"));
 
 TEST(SplitProgram, StepsNameTheirDevice) {
