@@ -60,6 +60,8 @@ std::span<const ir::Group> Lowering::later_groups() const {
 }
 
 Result<Address> Lowering::constant(std::span<const std::byte> values) {
+  std::string key(reinterpret_cast<const char*>(values.data()), values.size());
+  if (const auto known = known_constants_.find(key); known != known_constants_.end()) return known->second;
   Device& device = kv.device();
   DeviceBuffer buffer = TRY(device.allocate("constants", values.size_bytes()));
   if (!device.only_plans())
@@ -68,7 +70,7 @@ Result<Address> Lowering::constant(std::span<const std::byte> values) {
         "uploading constants"));
   TRY(device.finish("uploading constants"));
   constants_.push_back(std::move(buffer));
-  return Address::of(constants_.back().data());
+  return known_constants_[std::move(key)] = Address::of(constants_.back().data());
 }
 
 Rows Lowering::rows(ir::ValueId id) const {

@@ -117,7 +117,7 @@ class Lowering {
   Address quantized_by_producer(ir::ValueId x, const Address& read = {});
   // Whether it must write the low bytes too.
   bool wants_low(ir::ValueId x) const { return wanted_[x] == ActivationForm::q15; }
-  // Constants that no weight holds. Valid as long as the program.
+  // Constants that no weight holds, once for equal bytes. Valid as long as the program.
   Result<Address> constant(std::span<const std::byte> bytes);
   std::vector<DeviceBuffer> take_constants() { return std::move(constants_); }
 
@@ -156,6 +156,7 @@ class Lowering {
   const ir::Plan& plan_;
   std::vector<Step> steps_;
   std::vector<DeviceBuffer> constants_;
+  std::map<std::string, Address> known_constants_;  // by their bytes
   std::vector<Slot> slots_;
   size_t next_slot_ = 0;
   std::vector<ActivationForm> wanted_;  // by value: what products with quantized weights read; f32: no such product
