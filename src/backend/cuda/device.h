@@ -103,8 +103,8 @@ class Device {
   Result<PinnedBuffer> allocate_pinned(uint64_t n_bytes) const;
   // What allocate() can still take; 0 when the driver does not say.
   uint64_t free_bytes() const;
-  // Counts n_bytes more (negative: less) that the driver holds for `what` by itself.
-  void count(std::string_view what, int64_t n_bytes) { ledger_[std::string(what)] += static_cast<uint64_t>(n_bytes); }
+  // Counts n_bytes that the driver has taken for `what` by itself, and keeps.
+  void count(std::string_view what, uint64_t n_bytes) { ledger_[std::string(what)] += n_bytes; }
   // Waits for the stream. Errors: device_failed; then the device is lost.
   Result<void> finish(std::string_view doing);
   // For work that cannot return an error: kept, and returned by the next finish().

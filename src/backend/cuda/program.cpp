@@ -117,9 +117,7 @@ CudaProgram::~CudaProgram() {
 }
 
 void CudaProgram::drop(Captured& captured) {
-  if (!captured.graph) return;
-  kv_.device().note(cudaGraphExecDestroy(std::exchange(captured.graph, nullptr)));
-  kv_.workspace().count_graph(-std::exchange(captured.n_bytes, 0));
+  if (captured.graph) kv_.device().note(cudaGraphExecDestroy(std::exchange(captured.graph, nullptr)));
 }
 
 Result<void> CudaProgram::set_steps(std::vector<Step> steps, std::vector<OutputCopy> outputs,
@@ -195,8 +193,7 @@ Result<void> CudaProgram::instantiate(Captured& captured, cudaGraph_t graph) {
   if (status != cudaSuccess) captured.graph = nullptr;
   if (captured.graph) status = cudaGraphUpload(captured.graph, device.stream());
   if (status == cudaSuccess) {
-    captured.n_bytes = static_cast<int64_t>(n_free - std::min(n_free, device.free_bytes()));
-    kv_.workspace().count_graph(captured.n_bytes);
+    kv_.workspace().count_graph(n_free - std::min(n_free, device.free_bytes()));
     return {};
   }
   drop(captured);

@@ -100,7 +100,6 @@ class CudaProgram : public Program {
   struct Captured {                   // the launches for one number of key chunks
     cudaGraphExec_t graph = nullptr;  // null: its launches are made one by one
     uint64_t epoch = 0;               // of the workspace, when this was last tried
-    int64_t n_bytes = 0;              // that the driver has taken for it
     bool has_run = false;
   };
   struct Timing {

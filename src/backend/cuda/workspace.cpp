@@ -19,8 +19,8 @@ Result<void> Workspace::reserve(uint64_t arena_bytes, uint64_t input_bytes, uint
   return {};
 }
 
-void Workspace::count_graph(int64_t n_bytes) {
-  graph_bytes_ += static_cast<uint64_t>(n_bytes);
+void Workspace::count_graph(uint64_t n_bytes) {
+  graph_bytes_ += n_bytes;
   device_.count("captured graphs", n_bytes);
 }
 

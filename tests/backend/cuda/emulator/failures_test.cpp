@@ -104,6 +104,7 @@ class Story {
 
 const std::vector<std::vector<float>>& expected() {
   static const std::vector<std::vector<float>> results = [] {
+    mend();
     Story story;
     EXPECT_TRUE(story.run());
     EXPECT_GT(story.graph_bytes(), 0u);

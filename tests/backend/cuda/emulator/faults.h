@@ -19,7 +19,7 @@ struct Fault {
   bool stays = false;
 };
 void order(const Fault& fault);
-// Ends what was ordered, a lost device too. Whether it had come to that.
+// As in a new process: ends what was ordered, a lost device too. Whether it had come to that.
 bool mend();
 
 // Made and not given back: memory of the device and of the host, streams, events, graphs.

@@ -42,8 +42,9 @@ struct Allocation {
 };
 std::map<void*, Allocation> allocations;
 std::map<const void*, int> shared_limits;
-cudaError_t lost = cudaSuccess;      // after a kernel that failed
-int64_t alive = 0, nodes_alive = 0;  // nodes: of graphs that can be launched
+cudaError_t lost = cudaSuccess;  // after a kernel that failed
+int64_t alive = 0;
+int64_t nodes_alive = 0, nodes_kept = 0;  // of graphs that can be launched: now, and memory that was taken for them
 Fault fault;
 int64_t until_fault = -1;  // -1: none is ordered
 
@@ -139,6 +140,7 @@ bool mend() {
   const bool came = until_fault < 0;
   lost = cudaSuccess;
   until_fault = -1;
+  nodes_kept = nodes_alive;
   return came;
 }
 int64_t n_alive() { return alive; }
@@ -219,7 +221,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t n_bytes, cudaStream_t st
   return enqueue(stream, [=] { return cudaMemset(to, value, n_bytes); });
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  size_t n_taken = static_cast<size_t>(nodes_alive) * kNodeBytes;
+  size_t n_taken = static_cast<size_t>(nodes_kept) * kNodeBytes;
   for (const auto& [p, a] : allocations) n_taken += a.n_bytes;
   *total = kMemory;
   *free = kMemory - std::min(n_taken, kMemory);
@@ -250,6 +252,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   if (const cudaError_t error = answer(Calls::taking_memory); error != cudaSuccess) return error;
   nodes_alive += static_cast<int64_t>(graph->nodes.size());
+  nodes_kept = std::max(nodes_kept, nodes_alive);
   return make(exec, graph->nodes);
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return answer(Calls::taking_memory); }
