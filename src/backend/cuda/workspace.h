@@ -19,7 +19,6 @@ class Workspace {
   const std::byte* inputs() const { return inputs_.data(); }      // on the device
   std::byte* host_inputs() const { return host_inputs_.data(); }  // the same, pinned
   std::byte* host_outputs() const { return host_outputs_.data(); }
-  uint64_t input_bytes() const { return inputs_.size(); }
   uint64_t device_bytes() const { return arena_.size() + inputs_.size(); }
   // What the driver has taken for captured graphs: about 2 KiB a launch on an H200, in steps of 2 MiB, which it keeps
   // for later ones.
