@@ -147,6 +147,7 @@ struct StepReport {
   std::vector<size_t> groups;        // of graph().groups, those that it works for; empty: none, or nodes one by one
   std::string kernel;                // "gemm_q4_1_16x8_avx512vnni"
   std::string note;                  // why no better kernel, or empty
+  bool on_host = false;              // of a program of several devices: the limits of the processor count
   double bytes = 0, operations = 0;  // of one run
   double seconds = 0;                // mean over profiled runs, wall time until the step is complete on all threads
   uint64_t n_runs = 0;

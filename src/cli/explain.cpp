@@ -28,6 +28,13 @@ struct Line {
   int64_t count = 1;
 };
 
+// Of the device, and of the processor where steps of a program run on both.
+struct Limits {
+  DeviceLimits device;
+  std::optional<DeviceLimits> host;
+  const DeviceLimits& of(const StepReport& step) const { return step.on_host && host ? *host : device; }
+};
+
 struct Phase {
   std::string_view name;  // decode or prefill
   int64_t n_tokens, depth;
@@ -87,9 +94,9 @@ std::vector<Line> merge(const std::vector<StepReport>& steps, Key key) {
   return lines;
 }
 
-std::vector<std::string> row_of(const Line& line, const DeviceLimits& limits, double total_seconds) {
+std::vector<std::string> row_of(const Line& line, const Limits& limits, double total_seconds) {
   const StepReport& r = line.report;
-  const LimitShare share = share_of(r, limits);
+  const LimitShare share = share_of(r, limits.of(r));
   const double seconds = std::max(r.seconds, 1e-12);
   return {std::to_string(line.count),
           r.what,
@@ -104,7 +111,7 @@ std::vector<std::string> row_of(const Line& line, const DeviceLimits& limits, do
           r.note};
 }
 
-void print_phase(const Phase& phase, const DeviceLimits& limits, bool every_layer) {
+void print_phase(const Phase& phase, const Limits& limits, bool every_layer) {
   double total = 0;
   for (const StepReport& step : phase.steps) total += step.seconds;
   print(fmt::format("\n{} of {} token{} at depth {}: {:.2f} ms, {} steps\n", phase.name, phase.n_tokens,
@@ -142,10 +149,10 @@ void print_phase(const Phase& phase, const DeviceLimits& limits, bool every_laye
   if (!declined.empty()) print("run one by one, though the fusion table knows them: " + declined + "\n");
 }
 
-Json phase_json(const Phase& phase, const DeviceLimits& limits) {
+Json phase_json(const Phase& phase, const Limits& limits) {
   Json steps = Json::array();
   for (const StepReport& s : phase.steps) {
-    const LimitShare share = share_of(s, limits);
+    const LimitShare share = share_of(s, limits.of(s));
     steps.push_back({{"what", s.what},
                      {"op", s.label},
                      {"kernel", s.kernel},
@@ -198,6 +205,10 @@ Result<Phase> profile(const Arguments& arguments, const std::shared_ptr<const Mo
     if (row.graph == program.graph().name) phase.fusion.push_back(std::move(row));
   return phase;
 }
+
+bool has_host_steps(const Phase& phase) {
+  return std::ranges::any_of(phase.steps, [](const StepReport& step) { return step.on_host; });
+}
 }  // namespace
 
 Result<int> explain_command(const Arguments& arguments) {
@@ -211,17 +222,24 @@ Result<int> explain_command(const Arguments& arguments) {
   const std::vector<Phase> phases = {TRY(profile(arguments, model, "decode", 1)),
                                      TRY(profile(arguments, model, "prefill", values.integer("--batch")))};
   const std::optional<DeviceLimits>& device = phases[0].limits;
-  const DeviceLimits limits = device ? *device : TRY(measure_limits(isa, static_cast<int>(n_threads)));
+  Limits limits;
+  if (!device || std::ranges::any_of(phases, has_host_steps))
+    limits.host = TRY(measure_limits(isa, static_cast<int>(n_threads)));
+  limits.device = device ? *device : *limits.host;
   if (values.flag("--json")) {
-    Json json = {{"model", model->name()}, {"isa", isa}, {"threads", n_threads}, {"limits", limits_json(limits)}};
+    Json json = {
+        {"model", model->name()}, {"isa", isa}, {"threads", n_threads}, {"limits", limits_json(limits.device)}};
+    if (device && limits.host) json["host_limits"] = limits_json(*limits.host);
     for (const Phase& phase : phases) json["phases"].push_back(phase_json(phase, limits));
     print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     return 0;
   }
   const std::string where = device ? phases[0].device : fmt::format("{}, {} threads", isa, n_threads);
-  print(fmt::format("{}, {}\nlimits of {}: {}", model->name(), where, device ? "the device" : "this machine",
-                    limits_text(limits)));
-  print(device ? fmt::format(", {:.1f} us a step\n", limits.step_seconds * 1e6) : "\n");
+  print(fmt::format("{}, {}\n", model->name(), where));
+  if (device)
+    print(
+        fmt::format("limits of the device: {}, {:.1f} us a step\n", limits_text(*device), device->step_seconds * 1e6));
+  if (limits.host) print(fmt::format("limits of this machine: {}\n", limits_text(*limits.host)));
   for (const Phase& phase : phases) print_phase(phase, limits, values.flag("--verbose"));
   print(
       "\n'of limit' is the larger of the shares of memory and compute speed. Steps are timed one by one, so their sum\n"

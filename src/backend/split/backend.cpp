@@ -146,7 +146,7 @@ class SplitBackend : public Backend {
       if (auto error = child->lost()) return error;
     return std::nullopt;
   }
-  // Of the first device, where several work.
+  // Of the first device, where several work; steps on the host say so.
   Result<std::optional<DeviceLimits>> measure_limits() override {
     return children_[only_ < children_.size() ? only_ : 0]->measure_limits();
   }
@@ -224,7 +224,9 @@ class SplitBackend : public Backend {
     for (Segment& segment : cut.segments) {
       const SplitWeights::Part& part = weights.parts[segment.child];
       for (const std::string& name : weight_names(segment.graph)) CHECK(part.names.contains(name), name);
-      SplitProgram::Piece piece{.device = devices_[segment.child], .outputs = std::move(segment.outputs)};
+      SplitProgram::Piece piece{.device = devices_[segment.child],
+                                .on_host = segment.child + 1 == children_.size(),
+                                .outputs = std::move(segment.outputs)};
       const auto n_bytes = [](const ir::Value& value) {
         return dtype_bytes(value.dtype, static_cast<uint64_t>(value.shape.n_elements()));
       };

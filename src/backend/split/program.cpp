@@ -118,6 +118,7 @@ std::vector<StepReport> SplitProgram::steps() const {
       inside += step.seconds;
       for (size_t& group : step.groups) group += n_groups;
       step.note = "on the " + piece.device + (step.note.empty() ? "" : "; " + step.note);
+      step.on_host = piece.on_host;
     }
     const double seconds = n_profiled_ > 0 ? seconds_[p] / static_cast<double>(n_profiled_) : 0;
     uint64_t sent = 0;
@@ -126,6 +127,7 @@ std::vector<StepReport> SplitProgram::steps() const {
                    .label = "boundary",
                    .kernel = "host copy",
                    .note = "on the " + piece.device,
+                   .on_host = true,
                    .bytes = static_cast<double>(piece.received_bytes + sent),
                    .seconds = std::max(0.0, seconds - inside),
                    .n_runs = n_profiled_});

@@ -22,6 +22,7 @@ class SplitProgram : public Program {
   struct Piece {
     std::unique_ptr<Program> program;
     std::string device;
+    bool on_host = false;
     std::vector<SegmentOutput> outputs;
     std::vector<uint64_t> output_bytes;
     uint64_t received_bytes = 0;  // boundary values that it reads

@@ -94,6 +94,7 @@ TEST(SplitProgram, StepsNameTheirDevice) {
   size_t n_experts = 0, n_boundary = 0;
   for (const StepReport& step : program.steps()) {
     EXPECT_TRUE(step.note.starts_with("on the GPU") || step.note.starts_with("on the CPU")) << step.note;
+    EXPECT_EQ(step.on_host, step.label == "boundary" || step.note.starts_with("on the CPU")) << step.what;
     n_boundary += step.label == "boundary";
     if (step.what.find("_exps") == std::string::npos || step.label == "pack") continue;
     ++n_experts;
