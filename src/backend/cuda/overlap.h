@@ -38,14 +38,15 @@ cudaError_t enqueue(void (*kernel)(Params...), const LaunchShape& shape, cudaStr
   cudaLaunchAttribute attributes[3] = {};
   cudaLaunchConfig_t config{};
   config.attrs = attributes;
-  // One split of L1 and shared memory for all kernels: a multiprocessor changes it only when it is empty, and a kernel
-  // that asks for another one would not begin beside the one before.
-  attributes[config.numAttrs].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
-  attributes[config.numAttrs++].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
   if (shape.overlap) {
-    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute& begins_early = attributes[config.numAttrs++];
+    begins_early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    begins_early.val.programmaticStreamSerializationAllowed = 1;
+    // One split of L1 and shared memory for all of them: a multiprocessor changes it only when it is empty, and a
+    // kernel that asks for another one would not begin beside the one before.
+    cudaLaunchAttribute& split = attributes[config.numAttrs++];
+    split.id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+    split.val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
   }
   if (shape.cluster_blocks > 1) {
     cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
