@@ -26,7 +26,7 @@
 namespace tokamak {
 
 struct EngineOptions {
-  std::string backend = "cpu";                    // or "reference": slow, f64
+  std::string backend = "cpu";                    // or "reference": slow, f64; "cuda": a build with it, a GPU
   int64_t n_threads = 0;                          // 0: one per usable core
   int64_t n_ctx = 0;                              // tokens; 0: the model's, at most 8192
   std::string chat_template;                      // Jinja source; empty: the model's own

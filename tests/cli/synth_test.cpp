@@ -42,7 +42,7 @@ TEST(SynthCommand, AllOfAKindIntoAFolder) {
 }
 
 TEST(SynthCommand, Refusals) {
-  const std::string out = (scratch_folder() / "out.gguf").string();
+  const std::string out = (scratch_folder() / "refused.gguf").string();
   expect_refusal({"synth", "lama", out}, 2, "did you mean llama?");
   expect_refusal({"synth", "llama-8c", out}, 2, "did you mean llama-8b?");
   expect_refusal({"synth", "llama"}, 2, "needs a family and an output file");
