@@ -148,9 +148,11 @@ Address partials_of(Lowering& l, int64_t n_floats) {
 struct Attention {
   AttentionArgs args;
   Address q, y, positions, seq_ids, page_begin, n_keys, pages, sinks, partials, q8;
-  int64_t max_chunks = 0;                  // that partials have room for
-  int64_t slice_tokens = kMaxSplitTokens;  // of a launch
+  int64_t max_chunks = 0, most_chunks = 0;  // that partials have room for; that a context may need
+  int64_t slice_tokens = kMaxSplitTokens;   // of a launch
 
+  // Where the room is not enough, long contexts are not split: depends on the number of tokens.
+  std::string_view note() const { return max_chunks < most_chunks ? kDependsOnColumns : std::string_view(); }
   bool is_split(const RunContext& c) const {
     return c.n_key_chunks > 1 && attention_chunks(args, c.n_key_chunks * kKeyChunk) <= max_chunks;
   }
@@ -316,6 +318,7 @@ Attention decode_attention_of(Lowering& l, const ir::Node& node) {
   const AttentionArgs& args = attention.args;
   const int64_t n_slots = l.kv.config().n_pages * l.kv.config().page_size;
   const int64_t needed = attention_chunks(args, 2 * (n_slots + kKeyChunk));  // RunContext rounds contexts up
+  attention.most_chunks = needed;
   if (l.batch_invariant)  // the keys of a token are split or not whatever the number of tokens
     attention.slice_tokens = std::clamp(kMaxPartialFloats / attention_partial_floats(1, args.n_head, args.dv, needed),
                                         int64_t{1}, kMaxSplitTokens);
@@ -347,12 +350,16 @@ Result<void> lower_flash_attn_ext(Lowering& l, Nodes nodes) {
   const Attention attention = decode_attention_of(l, node);
   const std::string_view kernel = has_decode_attention(attention.args) ? "attention_decode" : "attention";
   if (attention.args.n_tokens > attention.slice_tokens) {
-    l.add(kernel, [attention](const RunContext& c) { return launch_slices(attention, c); });
+    l.add(
+        kernel, [attention](const RunContext& c) { return launch_slices(attention, c); }, attention.note());
     return {};
   }
-  l.add(kernel, [attention](const RunContext& c) {
-    return launch_attention(attention.bind(c, 0, attention.args.n_tokens), c.stream);
-  });
+  l.add(
+      kernel,
+      [attention](const RunContext& c) {
+        return launch_attention(attention.bind(c, 0, attention.args.n_tokens), c.stream);
+      },
+      attention.note());
   add_merge(l, attention);
   return {};
 }

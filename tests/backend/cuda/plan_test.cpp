@@ -47,22 +47,27 @@ ir::Graph some_model(int64_t n_tokens, int64_t n_slots) {
   return std::move(*b.finish());
 }
 
+// The graph's weights, of bytes that nobody may touch.
+WeightLookup untouchable(const ir::Graph& graph) {
+  return [&graph](std::string_view name) -> Result<WeightSource> {
+    for (const ir::Value& value : graph.values)
+      if (value.name == name)
+        return WeightSource{.dtype = value.dtype,
+                            .shape = value.shape,
+                            .data = {reinterpret_cast<const std::byte*>(64),
+                                     dtype_bytes(value.dtype, static_cast<uint64_t>(value.shape.n_elements()))},
+                            .forget = {}};
+    return Error{.what = "no such weight", .where = std::string(name)};
+  };
+}
+
 TEST(Planning, AProgramIsCompiledWithoutAGpuAndNoWeightIsRead) {
   auto backends = make_planning_cuda_backends(1024 * kMiB);
   ASSERT_TRUE(backends) << backends.error().message();
   Backend& backend = *backends->front();
   const uint64_t free = *backend.free_bytes();
   const ir::Graph graph = some_model(64, 1024);
-  const auto lookup = [&graph](std::string_view name) -> Result<WeightSource> {  // bytes that nobody may touch
-    for (const ir::Value& value : graph.values)
-      if (value.name == name)
-        return WeightSource{.dtype = value.dtype,
-                            .shape = value.shape,
-                            .data = {reinterpret_cast<const std::byte*>(64),
-                                     dtype_bytes(value.dtype, static_cast<uint64_t>(value.shape.n_elements()))}};
-    return Error{.what = "no such weight", .where = std::string(name)};
-  };
-  const auto weights = backend.load(graph, lookup, {});
+  const auto weights = backend.load(graph, untouchable(graph), {});
   ASSERT_TRUE(weights) << weights.error().message();
   const auto kv = backend.make_kv({.layers = {{2, 128, 128}}, .n_pages = 16, .page_size = 64, .type = DType::f8_e4m3});
   ASSERT_TRUE(kv) << kv.error().message();
@@ -77,6 +82,35 @@ TEST(Planning, AProgramIsCompiledWithoutAGpuAndNoWeightIsRead) {
   const auto too_large = backend.make_kv({.layers = {{2, 128, 128}}, .n_pages = int64_t{1} << 30});
   ASSERT_FALSE(too_large);
   EXPECT_EQ(too_large.error().code, ErrorCode::out_of_memory);
+}
+
+// 128 heads of one latent key: partial results of many tokens take more room than there is.
+TEST(Planning, AttentionThatSplitsKeysForFewTokensOnlySaysSo) {
+  const auto backends = make_planning_cuda_backends(65536 * kMiB);
+  ASSERT_TRUE(backends) << backends.error().message();
+  Backend& backend = *backends->front();
+  const int64_t n_slots = 32768;
+  const auto kv = backend.make_kv({.layers = {{1, 576, 512}}, .n_pages = n_slots / 64, .page_size = 64});
+  ASSERT_TRUE(kv) << kv.error().message();
+  const auto note = [&](int64_t n_tokens, bool invariant) -> std::string {
+    ir::GraphBuilder b("latent attention");
+    const ir::ValueId q =
+        b.reshape(b.get_rows(b.weight("table", DType::f32, {9, 128 * 576}), b.input(ir::InputRole::tokens, {n_tokens})),
+                  {n_tokens, 128, 576});
+    b.output(b.flash_attn_ext(q, b.state(ir::StateRole::kv_k, 0, DType::f16, {n_slots, 1, 576}),
+                              b.state(ir::StateRole::kv_v, 0, DType::f16, {n_slots, 1, 512}),
+                              b.input(ir::InputRole::positions, {n_tokens}),
+                              b.input(ir::InputRole::seq_ids, {n_tokens}), {.scale = 0.1}));
+    const ir::Graph graph = std::move(*b.finish());
+    const auto weights = backend.load(graph, untouchable(graph), {});
+    const auto program = backend.compile(graph, **weights, **kv, {.batch_invariant = invariant});
+    for (const StepReport& step : (*program)->steps())
+      if (step.label == "FLASH_ATTN_EXT") return step.note;
+    return "no attention";
+  };
+  EXPECT_EQ(note(1, false), "");
+  EXPECT_THAT(note(64, false), HasSubstr("depends on the number of columns"));
+  EXPECT_EQ(note(64, true), "") << "so many tokens at a time as there is room for";
 }
 
 TEST(Planning, WithoutAGpuItsMemoryMustBeNamed) {
