@@ -28,7 +28,8 @@ class Stats {
   bool collecting() const { return collecting_; }  // default on
   void set_collecting(bool on) { collecting_ = on; }
 
-  // Counts the fused groups of a compiled graph; nothing while not collecting. Call once per compiled graph.
+  // Counts the fused groups of a compiled graph; nothing while not collecting. Call once per compiled graph. A line for
+  // the log (debug) per label: how many, of how many nodes, first and last node of the first.
   void record(const ir::Graph& graph);
   // Sorted by graph, then label. Graphs without a fusion have one row with an empty label and count 0.
   std::vector<StatsRow> rows() const;

@@ -1,9 +1,11 @@
 #include "fuse/stats.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
+#include "base/log.h"
 #include "fuse/matcher.h"
 #include "fuse/model_graphs_helpers.h"
 
@@ -32,6 +34,25 @@ TEST(Stats, CountsPerLabelAndGraph) {
   for (const StatsRow& row : stats.rows()) EXPECT_EQ(row.n_graphs, row.graph == "decode" ? 2u : 1u);
   stats.reset();
   EXPECT_TRUE(stats.rows().empty());
+}
+
+TEST(Stats, TheLogNamesLabelsAndNodes) {
+  ir::Graph g = model_graph({});
+  fuse(g, {}, true);
+  g.name = "decode";
+  std::vector<std::string> lines;
+  set_log_sink([&](LogLevel level, std::string_view line) {
+    EXPECT_EQ(level, LogLevel::debug);
+    lines.emplace_back(line);
+  });
+  Stats stats;
+  stats.record(g);
+  stats.set_collecting(false);
+  stats.record(g);
+  set_log_sink({});
+  EXPECT_EQ(lines.size(), stats.rows().size());
+  EXPECT_THAT(lines, testing::Contains(testing::MatchesRegex(
+                         "decode: fused 5 x RMS_NORM\\+MUL of 2 nodes, first RMS_NORM .* to MUL .*")));
 }
 
 TEST(Stats, SwitchesAndGraphsWithoutFusion) {
