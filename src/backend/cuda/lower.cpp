@@ -178,7 +178,7 @@ bool Lowering::on_tensor_columns(const ir::Node& product) const {
   if (batch_invariant || product.op != ir::Op::mul_mat) return false;
   const ir::Value& weight = value(product.inputs[0]);
   const int64_t n_cols = value(product.inputs[1]).shape.n_rows();
-  return weight.shape.rank() == 2 && n_cols >= kMinTensorColumns && n_cols <= kMaxTensorColumns &&
+  return weight.shape.rank() == 2 && n_cols >= kMinTensorColumns && n_cols <= most_tensor_columns() &&
          has_columns(weight.dtype);
 }
 

@@ -1,7 +1,9 @@
 // Which kernel attends.
 #include "backend/cuda/attention/attention.h"
 #include "backend/cuda/attention/decode.h"
+#include "backend/cuda/attention/decode_heads.cuh"
 #include "backend/cuda/attention/generic.h"
+#include "backend/cuda/device_attribute.h"
 
 namespace tokamak::cuda {
 
@@ -22,10 +24,41 @@ cudaError_t launch_decode(const AttentionArgs& a, const TokenHeads* heads, cudaS
   return cudaErrorInvalidValue;
 }
 
+// Shared memory that the kernel for these head sizes takes at least: two stages, and the heads that it makes itself.
+template <KvType kType, size_t kRow = 0>
+int least_shared_bytes(const AttentionArgs& a) {
+  if constexpr (kRow == std::size(decode::kDecodeDims)) {
+    return INT_MAX;
+  } else {
+    constexpr decode::DecodeDims kDims = decode::kDecodeDims[kRow];
+    if constexpr (decode::has_kernel(kType, kDims)) {
+      using C = decode::Config<kDims.dk, kDims.dv, kType, false>;
+      if (a.dk == kDims.dk && a.dv == kDims.dv)
+        return decode::kBarrierBytes + 2 * C::kStageBytes + static_cast<int>(sizeof(decode::OwnHeads<C>));
+    }
+    return least_shared_bytes<kType, kRow + 1>(a);
+  }
+}
+int least_shared_bytes(const AttentionArgs& a) {
+  switch (a.type) {
+    case KvType::f16:
+      return least_shared_bytes<KvType::f16>(a);
+    case KvType::bf16:
+      return least_shared_bytes<KvType::bf16>(a);
+    case KvType::q8_0:
+      return least_shared_bytes<KvType::q8_0>(a);
+    case KvType::f8:
+      return least_shared_bytes<KvType::f8>(a);
+    case KvType::f32:
+      break;
+  }
+  return INT_MAX;
+}
+
+// Not where there is no room: heads of 192 and 256 in f16 and bf16 on GPUs of 8.6, 8.9 and 12.0.
 bool has_kernel(const AttentionArgs& a) {
-  for (const decode::DecodeDims& dims : decode::kDecodeDims)
-    if (dims.dk == a.dk && dims.dv == a.dv && decode::has_kernel(a.type, dims)) return true;
-  return false;
+  constexpr int kOfPlans = 227 * 1024;  // of 9.0
+  return least_shared_bytes(a) <= device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, kOfPlans);
 }
 bool is_same_rotation(const HeadJob& a, const HeadJob& b) {
   return !a.table || !b.table || (a.table == b.table && a.n_rot == b.n_rot && a.neox == b.neox);

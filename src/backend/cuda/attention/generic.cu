@@ -320,10 +320,11 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(const __grid_consta
 template <KvType kType>
 cudaError_t launch(const AttentionArgs& a, cudaStream_t stream) {
   const int64_t fixed = shared_floats(a) * 4, row = tile_stride<kType>(a.dk) * 4;
-  int tile_keys = kThreads;
-  while (tile_keys > kWarp && fixed + tile_keys * row > kSharedLimit / 4) tile_keys /= 2;  // several blocks per SM
-  const int64_t shared = fixed + tile_keys * row;
   const int most = min(device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, 0), kSharedLimit);
+  int tile_keys = kThreads;  // how many changes no bit of a result
+  while (tile_keys > kWarp && fixed + tile_keys * row > kSharedLimit / 4) tile_keys /= 2;  // several blocks per SM
+  while (tile_keys > 1 && fixed + tile_keys * row > most) tile_keys /= 2;  // latent heads on GPUs of 8.6, 8.9, 12.0
+  const int64_t shared = fixed + tile_keys * row;
   if (shared > most) return cudaErrorInvalidValue;
   const cudaError_t raised = cudaFuncSetAttribute(attention_kernel<kType>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                   most);  // of the current device

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/attention/prefill_kernel.cuh"
 #include "backend/cuda/attention/prefill_kernels.h"
 #include "backend/cuda/attention/prefill_merge.cuh"
 #include "backend/cuda/device_attribute.h"
@@ -86,6 +87,15 @@ const prefill::Kernel* find(std::span<const prefill::Kernel> kernels, int64_t dk
   return found == kernels.end() ? nullptr : &*found;
 }
 
+// Whether there is room for a block with single buffers; kernels that have two of each take less than 99 KB.
+bool fits(const prefill::Kernel& kernel, KvType type) {
+  constexpr int kOfPlans = 227 * 1024;  // of 9.0
+  prefill::Params p = prefill::params_of(
+      {.type = type, .n_head = 1, .n_head_kv = 1, .dk = kernel.dk, .dv = kernel.dv, .page_size = prefill::kBlockKeys});
+  const int n_bytes = prefill::place(p, kernel.tile_rows, type == KvType::f16, 1);
+  return n_bytes <= device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, kOfPlans);
+}
+
 const prefill::Kernel* find(KvType type, int64_t dk, int64_t dv, bool wide) {
   const int major = device_attribute(cudaDevAttrComputeCapabilityMajor, 9);
   if (type == KvType::f32 || major < 9) return nullptr;
@@ -93,7 +103,9 @@ const prefill::Kernel* find(KvType type, int64_t dk, int64_t dv, bool wide) {
   const prefill::Kernel* kernel = nullptr;
   if (wide && major == 9)
     kernel = find(is_f16 ? prefill::wide_f16_kernels() : prefill::wide_decoding_kernels(), dk, dv);
-  return kernel ? kernel : find(is_f16 ? prefill::f16_kernels() : prefill::decoding_kernels(), dk, dv);
+  if (kernel) return kernel;
+  kernel = find(is_f16 ? prefill::f16_kernels() : prefill::decoding_kernels(), dk, dv);
+  return kernel && fits(*kernel, type) ? kernel : nullptr;
 }
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "backend/cuda/columns/launchers.h"
+#include "backend/cuda/device_attribute.h"
 #include "backend/cuda/matvec/launchers.h"
 
 namespace tokamak::cuda {
@@ -34,6 +35,10 @@ cudaError_t launch(DType dtype, MatvecParams params, const MatvecParts& parts, c
 
 }  // namespace
 
+int most_tensor_columns() {
+  constexpr int kNeeded = 163 * 1024;  // of shared memory; most is taken by Q2_0, 166,528 bytes
+  return device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, kNeeded) >= kNeeded ? kMaxTensorColumns : 8;
+}
 bool has_columns(DType dtype) { return find(dtype) != nullptr; }
 std::string_view columns_kernel(DType dtype) { return find(dtype)->name; }
 

@@ -17,12 +17,16 @@ namespace tokamak::cuda {
 // (H200).
 inline constexpr int kMinTensorColumns = 4, kMaxTensorColumns = 16;
 
+// kMaxTensorColumns, or 8 where the current device has too little shared memory for a block (8.6, 8.9, 12.0): partial
+// sums of 16 columns of both matrices of a GLU do not fit for every type.
+int most_tensor_columns();
 // Every type of matvec/ but F32.
 bool has_columns(DType dtype);
 // For reports: "columns_nvfp4".
 std::string_view columns_kernel(DType dtype);
 
-// As launch_matvec and launch_matvec_group, with x in the form of halves.h and n_cols up to kMaxTensorColumns; no ids.
+// As launch_matvec and launch_matvec_group, with x in the form of halves.h and n_cols up to most_tensor_columns(); no
+// ids.
 // x_stride is not read. A group is one launch whatever n_cols is; its results are those of single launches.
 // Errors: cudaErrorInvalidValue for what has no kernel; what a launch returns.
 cudaError_t launch_columns(const MatvecArgs& args, cudaStream_t stream);

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tokamak::cuda::emulator {
@@ -19,7 +20,9 @@ struct Fault {
   bool stays = false;
 };
 void order(const Fault& fault);
-// As in a new process: ends what was ordered, a lost device too. Whether it had come to that.
+// A block may ask for so much shared memory, less than an H200 gives: GPUs of 8.6, 8.9 and 12.0 have 99 KB.
+void limit_shared(size_t n_bytes);
+// As in a new process: ends what was ordered, a lost device too. Whether a fault had come.
 bool mend();
 
 // Made and not given back: memory of the device and of the host, streams, events, graphs.

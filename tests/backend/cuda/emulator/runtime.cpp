@@ -47,6 +47,7 @@ int64_t alive = 0;
 int64_t nodes_alive = 0, nodes_kept = 0;  // of graphs that can be launched: now, and memory that was taken for them
 Fault fault;
 int64_t until_fault = -1;  // -1: none is ordered
+size_t most_shared = kMostShared;
 
 // What a call answers that can fail.
 cudaError_t answer(Calls kind = Calls::all) {
@@ -136,8 +137,10 @@ void order(const Fault& ordered) {
   fault = ordered;
   until_fault = ordered.n_before;
 }
+void limit_shared(size_t n_bytes) { most_shared = n_bytes; }
 bool mend() {
   const bool came = until_fault < 0;
+  most_shared = kMostShared;
   lost = cudaSuccess;
   until_fault = -1;
   nodes_kept = nodes_alive;
@@ -146,7 +149,7 @@ bool mend() {
 int64_t n_alive() { return alive; }
 
 cudaError_t set_attribute(const void* kernel, cudaFuncAttribute attribute, int value) {
-  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || static_cast<size_t>(value) > kMostShared)
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || static_cast<size_t>(value) > most_shared)
     return cudaErrorInvalidValue;
   shared_limits[kernel] = value;
   return cudaSuccess;
@@ -291,7 +294,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     case cudaDevAttrComputeCapabilityMinor:
       return *value = 0, cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      return *value = static_cast<int>(kMostShared), cudaSuccess;
+      return *value = static_cast<int>(most_shared), cudaSuccess;
     case cudaDevAttrClockRate:
       return *value = 1000, cudaSuccess;
     default:
@@ -304,7 +307,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->major = 9;
   properties->multiProcessorCount = kMultiprocessors;
   properties->totalGlobalMem = kMemory;
-  properties->sharedMemPerBlockOptin = kMostShared;
+  properties->sharedMemPerBlockOptin = most_shared;
   return answer();
 }
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** found, unsigned, unsigned long long,
