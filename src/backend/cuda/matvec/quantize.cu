@@ -13,7 +13,7 @@ namespace {
 __global__ void __launch_bounds__(256) quantize_kernel(const __grid_constant__ QuantizeParams p) {
   allow_next_kernel();
   wait_for_previous_kernel();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, col = blockIdx.y;
+  const int64_t i = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x, col = blockIdx.x;
   const bool inside = i < p.k / 4;
   const float4 v =
       inside ? reinterpret_cast<const float4*>(p.x + col * p.x_stride)[i] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -114,7 +114,8 @@ __global__ void __launch_bounds__(32 * kNormWarps) rms_norm_kernel(const __grid_
 
 cudaError_t run_quantize(const QuantizeParams& p, bool overlap, cudaStream_t stream) {
   const auto n_blocks = static_cast<unsigned>((p.k / 4 + 255) / 256);
-  return enqueue(quantize_kernel, {dim3(n_blocks, static_cast<unsigned>(p.n_cols)), 256, 0, overlap}, stream, p);
+  // Columns of experts are more than the 65,535 that the other two dimensions of a grid take.
+  return enqueue(quantize_kernel, {dim3(static_cast<unsigned>(p.n_cols), n_blocks), 256, 0, overlap}, stream, p);
 }
 
 cudaError_t run_rms_norm(RmsNormParams p, bool overlap, cudaStream_t stream) {

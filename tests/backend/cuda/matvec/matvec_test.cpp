@@ -275,6 +275,22 @@ TEST(Matvec, QuantizedBytesAreThoseOfTheHost) {
     }
 }
 
+// Experts of a step of many tokens.
+TEST(Matvec, QuantizesMoreColumnsThanADimensionOfAGridMayHave) {
+  REQUIRE_DEVICE();
+  if (is_emulated()) GTEST_SKIP() << "takes minutes on the emulator";
+  const int64_t n_cols = 65'537, k = 32;
+  const std::vector<float> x = random_floats(static_cast<size_t>(n_cols * k), 42);
+  DeviceBytes x_d(x), q8(static_cast<size_t>(n_cols * q8_column_bytes(k)));
+  ASSERT_EQ(launch_quantize_q8({x_d.as<float>(), n_cols, k, k, q8.data()}, nullptr), cudaSuccess);
+  const std::vector<std::byte> got = q8.read<std::byte>();
+  for (const int64_t col : {int64_t{0}, n_cols - 1}) {
+    std::vector<std::byte> expected(static_cast<size_t>(q8_column_bytes(k)), std::byte{0xFF});
+    quantize_q8_column(x.data() + col * k, k, expected.data());
+    EXPECT_EQ(std::memcmp(expected.data(), got.data() + col * q8_column_bytes(k), static_cast<size_t>(k)), 0) << col;
+  }
+}
+
 TEST(Matvec, NormThenQuantize) {
   REQUIRE_DEVICE();
   for (const int64_t k : {64, 576, 4096, 20480})
