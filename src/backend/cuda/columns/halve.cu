@@ -1,8 +1,7 @@
-#include <cuda_fp16.h>
-
 #include "backend/cuda/columns/halves.h"
 #include "backend/cuda/columns/launchers.h"
 #include "backend/cuda/overlap.h"
+#include "backend/cuda/ptx/arithmetic.cuh"
 
 namespace tokamak::cuda {
 
@@ -22,10 +21,6 @@ __device__ Eight load_eight(const float* x, int64_t k, int i, bool aligned) {
 #pragma unroll
   for (int j = 0; j < 8; ++j) out.v[j] = 8 * i + j < k ? x[8 * i + j] : 0.0f;
   return out;
-}
-__device__ uint32_t two_halves(float low, float high) {
-  const __half2 halves = __floats2half2_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&halves);
 }
 
 // A CTA per column: the largest magnitude first.
@@ -60,7 +55,8 @@ __global__ void __launch_bounds__(kThreads) halve_kernel(const float* x, int64_t
 #pragma unroll
     for (float& v : e.v) v *= scale;
     const auto& v = e.v;
-    const uint4 out{two_halves(v[0], v[2]), two_halves(v[1], v[3]), two_halves(v[4], v[6]), two_halves(v[5], v[7])};
+    const uint4 out{ptx::to_halves(v[0], v[2]), ptx::to_halves(v[1], v[3]), ptx::to_halves(v[4], v[6]),
+                    ptx::to_halves(v[5], v[7])};
     *reinterpret_cast<uint4*>(halves + halves_place(k, blockIdx.x, at)) = out;
   }
 }

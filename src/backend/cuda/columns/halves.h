@@ -6,9 +6,9 @@
 namespace tokamak::cuda {
 
 // n_cols columns of k activations as binary16: k rounded up to a multiple of 256 (zeros), columns to one of 8 (whatever
-// was there), in the order in which the lanes of a warp read B fragments beside A fragments of
-// gemm/half.h. Then a factor for each column: value = half *
-// factor, a power of two that brings the largest magnitude of the column to [2^14, 2^15).
+// was there), in the order in which the lanes of a warp read B fragments beside A fragments of gemm/half.h. Then a
+// factor for each column: value = half * factor, a power of two that brings the largest magnitude of the column to
+// [2^14, 2^15).
 //
 // Of 8 columns and 128 k, lane 4g + t reads elements 32t .. 32t + 31 of column g, 8 at a time: so the 16 bytes of
 // elements 32t + 8p .. of column g are number 32p + 4g + t of the 128.

@@ -1,10 +1,8 @@
 #include "backend/cuda/ops/matmul.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "backend/cuda/ops/functions.h"
 #include "backend/cuda/ops/launch.h"
+#include "backend/cuda/ops/to_float.cuh"
 
 namespace tokamak::cuda {
 
@@ -13,10 +11,6 @@ constexpr int kWarps = 8;               // rows of a block, few columns
 constexpr int kTile = 64, kTileK = 16;  // many columns: 64 rows x 64 columns per block
 constexpr int kEach = 4;                // rows and columns of a thread
 constexpr int64_t kFewCols = 8;
-
-__device__ float to_float(float x) { return x; }
-__device__ float to_float(__half x) { return __half2float(x); }
-__device__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 
 __device__ void finish(const MatmulArgs& a, int64_t row, int64_t col, float gate, float up) {
   float y = a.scale ? gate * *a.scale : gate;

@@ -1,18 +1,12 @@
 #include "backend/cuda/ops/rows.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "backend/cuda/ops/launch.h"
+#include "backend/cuda/ops/to_float.cuh"
 
 namespace tokamak::cuda {
 
 namespace {
 constexpr int kThreads = 256;
-
-__device__ float to_float(float x) { return x; }
-__device__ float to_float(__half x) { return __half2float(x); }
-__device__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 
 template <class T>
 __global__ void get_rows_kernel(GetRowsArgs a) {
