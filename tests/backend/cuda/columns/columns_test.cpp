@@ -125,7 +125,9 @@ TEST_P(ColumnsTypes, BitsDoNotDependOnTheNumberOfColumns) {
       for (const int first : {0, 16 - n_cols}) {
         args.n_cols = n_cols;
         DeviceBytes halves(static_cast<size_t>(halves_bytes(k, n_cols)));
-        ASSERT_EQ(launch_halve({d.x.as<float>() + first * k, n_cols, k, k, halves.data()}, nullptr), cudaSuccess);
+        args.overlap = first > 0;
+        ASSERT_EQ(launch_halve({d.x.as<float>() + first * k, n_cols, k, k, halves.data(), args.overlap}, nullptr),
+                  cudaSuccess);
         args.x = halves.data();
         DeviceBytes y(static_cast<size_t>(n_cols) * 45 * 4);
         args.y = y.as<float>();

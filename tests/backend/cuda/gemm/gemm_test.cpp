@@ -108,7 +108,8 @@ struct Product {
                                      .k = c.k,
                                      .x_stride = c.k,
                                      .halves = is_low ? low.data() : halves.data(),
-                                     .low = is_low},
+                                     .low = is_low,
+                                     .overlap = is_low},
                                     nullptr),
                 cudaSuccess);
     if (c.dtype == DType::f32) args.x_low = low.data();
@@ -170,7 +171,7 @@ TEST_P(GemmTypes, FusedIsUnfused) {
       MatvecArgs& a = run.args.product;
       a.scale = scales_d.as<float>(), a.bias = bias_d.as<float>();
       a.residual = rest_d.as<float>(), a.residual_stride = n_rows;
-      a.glu = glu, a.alpha = 1.5f, a.limit = 2.0f;
+      a.glu = glu, a.alpha = 1.5f, a.limit = 2.0f, a.overlap = true;
       if (glu >= 0) a.up_scale = scales_d.as<float>() + 1, a.up_bias = bias_d.as<float>() + n_rows;
       const std::vector<float> y = run.result();
       for (size_t i = 0; i < y.size(); ++i) {

@@ -340,6 +340,7 @@ TEST(Matvec, NormOfAColumnHasTheSameBitsInAnyNumber) {
     ASSERT_EQ(launch_rms_norm_q8(args, nullptr), cudaSuccess);
     args.n_cols = 1;
     for (int64_t col = 0; col < n_cols; ++col) {
+      args.overlap = col % 2 == 0;
       args.x = x_d.as<float>() + col * k, args.norm = norm.as<float>() + col * k;
       args.q8 = q8.data() + col * q8_column_bytes(k);
       ASSERT_EQ(launch_rms_norm_q8(args, nullptr), cudaSuccess);
